@@ -1,0 +1,1 @@
+"""Long-tailed representation learning in notebooks: four papers derived, trained and drawn on one protocol."""
