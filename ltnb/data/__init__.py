@@ -1,0 +1,18 @@
+"""Which images, which labels: sources, long tails, prepared data sets and augmentation on the device.
+
+The names below are imported when they are first used, so that settings can be checked without loading torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ltnb.data.long_tail import class_groups, long_tail_counts, long_tail_subset
+
+__all__ = ["class_groups", "long_tail_counts", "long_tail_subset"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("ltnb.data.long_tail"), name)
