@@ -1,0 +1,64 @@
+"""What every measurement checks before it measures."""
+
+import torch
+from torch import Tensor
+
+
+def check_num_classes(num_classes: int) -> None:
+    """Raise ValueError unless there are two classes to compare."""
+    if num_classes < 2:
+        raise ValueError(f"num_classes must be at least 2, got {num_classes}")
+
+
+def rows(name: str, vectors: Tensor) -> Tensor:
+    """`vectors` (N, d) in float64, detached; ValueError naming the first row that is not finite."""
+    if vectors.ndim != 2 or 0 in vectors.shape or not vectors.is_floating_point():
+        raise ValueError(
+            f"{name} must be a non-empty floating-point matrix, one vector a row; "
+            f"got shape {tuple(vectors.shape)}, dtype {vectors.dtype}"
+        )
+    finite = vectors.isfinite().all(dim=1)
+    if not finite.all():
+        raise ValueError(f"{name} must be finite, but row {int(finite.logical_not().nonzero()[0])} is not")
+    return vectors.detach().double()
+
+
+def class_indices(name: str, indices: Tensor) -> Tensor:
+    """`indices` (N,) as int64; ValueError unless they are a vector of integers."""
+    if indices.ndim != 1 or indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
+        raise ValueError(
+            f"{name} must be a vector of integers, got shape {tuple(indices.shape)}, dtype {indices.dtype}"
+        )
+    return indices.long()
+
+
+def row_labels(labels: Tensor, num_rows: int) -> Tensor:
+    """`labels` (N,) as int64; ValueError unless there is one for each of the `num_rows` rows."""
+    labels = class_indices("labels", labels)
+    if len(labels) != num_rows:
+        raise ValueError(f"labels must hold one class for each of the {num_rows} rows, got {len(labels)}")
+    return labels
+
+
+def labelled_rows(features: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Checked features (N, d) in float64, labels (N,) in int64 and class counts (K,), every one at least 1.
+
+    Raises:
+        ValueError: a feature is not finite, a label lies outside 0 … K−1, or a class has no sample.
+    """
+    check_num_classes(num_classes)
+    features = rows("features", features)
+    labels = row_labels(labels, len(features))
+    outside = (labels < 0) | (labels >= num_classes)
+    if outside.any():
+        raise ValueError(
+            f"labels must lie in 0 … {num_classes - 1} for num_classes={num_classes}, got {int(labels[outside][0])}"
+        )
+    counts = torch.bincount(labels, minlength=num_classes)
+    if (counts == 0).any():
+        absent = (counts == 0).nonzero().flatten()
+        raise ValueError(
+            f"every class needs a sample, but class {int(absent[0])} has none in labels "
+            f"({len(absent)} of {num_classes} classes absent)"
+        )
+    return features, labels, counts
