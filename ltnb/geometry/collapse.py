@@ -41,7 +41,8 @@ def within_class_variability(
         raise ValueError(f"centring must be 'class' or 'sample' (it also weights the covariances), got {centring!r}")
     features, labels, counts = labelled_rows(features, labels, num_classes)
     means = class_means(features, labels, num_classes)
-    class_weights = torch.full_like(means[:, 0], 1 / num_classes) if centring == "class" else counts / len(labels)
+    sizes = torch.ones_like(counts) if centring == "class" else counts
+    class_weights = sizes.to(means.dtype) / sizes.sum()
     between = class_weights.sqrt()[:, None] * centred(means, class_weights @ means)
     _, singular_values, directions = torch.linalg.svd(between, full_matrices=False)
     if singular_values[0] == 0:

@@ -49,7 +49,8 @@ def compactness(features: Tensor, labels: Tensor, num_classes: int, *, centring:
     sums, numbers = _directions_by_class(features, labels, num_classes, centring)
     numbers = numbers.squeeze(1)
     cosines = (sums.square().sum(dim=1) - numbers) / (numbers * (numbers - 1))
-    return (50 * (1 + cosines)).clamp(0, 100)
+    # Rounding leaves a class without pairs at ±1e-16/0, which is not NaN.
+    return (50 * (1 + cosines)).clamp(0, 100).where(numbers > 1, torch.nan)
 
 
 def separability(features: Tensor, labels: Tensor, num_classes: int, *, centring: Centring) -> Tensor:
