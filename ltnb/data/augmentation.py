@@ -172,5 +172,5 @@ def normalise(images: Tensor, mean: Tensor | Sequence[float], std: Tensor | Sequ
 
 
 def _require_batch(images: Tensor) -> None:
-    if images.ndim != 4:
-        raise ValueError(f"images have shape {tuple(images.shape)}: expected (N, C, H, W)")
+    if images.ndim != 4 or len(images) == 0:
+        raise ValueError(f"images have shape {tuple(images.shape)}: expected (N, C, H, W) with N ≥ 1")

@@ -66,7 +66,7 @@ def long_tail_subset(labels: Tensor, class_counts: Sequence[int], seed: int) -> 
         ValueError: a class has fewer samples than asked for, or a label has no count.
 
     >>> long_tail_subset(torch.tensor([0, 1, 0, 1, 0]), [3, 1], seed=0)
-    tensor([0, 1, 2, 4])
+    tensor([0, 2, 3, 4])
     """
     if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < len(class_counts):
         raise ValueError(
