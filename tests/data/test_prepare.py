@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -25,9 +26,9 @@ def prepared(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(tmp_path):
-    prepare("digits-if100", settings(), tmp_path)
-    return tmp_path
+def folder(prepared, tmp_path):
+    """A copy of the digits at factor 100, to be damaged."""
+    return shutil.copytree(prepared[100], tmp_path, dirs_exist_ok=True)
 
 
 def test_the_default_data_set(prepared):
@@ -100,9 +101,10 @@ def test_the_default_split_does_not_drift(prepared):
     assert load(prepared[100]).fingerprint == "ad14f5b8620aa95f3e062d1baa165fcba1365a5bd6e583d4738ece9084f6e5fd"
 
 
-def test_the_same_settings_give_the_same_bytes(folder, prepared):
+def test_the_same_settings_give_the_same_bytes(prepared, tmp_path):
+    prepare("digits-if100", settings(), tmp_path)
     for name in FILES:
-        assert (folder / name).read_bytes() == (prepared[100] / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (prepared[100] / name).read_bytes()
 
 
 def test_normalisation_is_that_of_the_training_images(prepared):
