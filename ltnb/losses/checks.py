@@ -1,0 +1,62 @@
+"""Checks of what a loss is given.
+
+Types and shapes are checked everywhere. Values are checked on the CPU only, because reading them from an accelerator
+would make the host wait for it at every step.
+"""
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+# Rows normalised in bfloat16 (8 significant bits) are unit to about 2⁻⁸.
+UNIT_NORM_TOLERANCE = 1e-2
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """Refuse a value that is not one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse a temperature that is not a positive finite number; a tensor would silently get no gradient."""
+    if not (isinstance(temperature, Real) and 0 < temperature < math.inf):
+        raise ValueError(f"temperature must be a positive finite number, got {temperature!r}")
+
+
+def check_matrix(name: str, matrix: Tensor) -> None:
+    """Refuse anything but a floating-point matrix with at least one row and one column."""
+    if matrix.ndim != 2 or matrix.numel() == 0 or not matrix.is_floating_point():
+        raise ValueError(
+            f"{name} must be a non-empty floating-point matrix, got shape {tuple(matrix.shape)} of {matrix.dtype}"
+        )
+
+
+def check_unit_rows(name: str, rows: Tensor) -> None:
+    """Refuse a matrix with a row that is not of norm 1. NaN passes: it belongs in the loss, where it is seen."""
+    check_matrix(name, rows)
+    if rows.device.type != "cpu":
+        return
+    norms = torch.linalg.vector_norm(rows.detach(), dim=1, dtype=torch.promote_types(rows.dtype, torch.float32))
+    off_sphere = (norms - 1).abs() > UNIT_NORM_TOLERANCE
+    if off_sphere.any():
+        row = int(off_sphere.nonzero()[0])
+        raise ValueError(
+            f"{name} must have unit rows, got norm {norms[row]:.4g} at row {row}; "
+            "normalise with torch.nn.functional.normalize(…, dim=1)"
+        )
+
+
+def check_class_indices(y: Tensor, num_samples: int, num_classes: int | None = None) -> None:
+    """Refuse labels that are not `num_samples` integers, in [0, num_classes) where that is given."""
+    if y.shape != (num_samples,) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        raise ValueError(f"y must hold {num_samples} integer labels, got shape {tuple(y.shape)} of {y.dtype}")
+    if num_classes is None or y.device.type != "cpu":
+        return
+    lowest, highest = y.aminmax()
+    if lowest < 0 or highest >= num_classes:
+        wrong = int(lowest) if lowest < 0 else int(highest)
+        raise ValueError(f"y must lie in [0, {num_classes}), got {wrong}")
