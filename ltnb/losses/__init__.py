@@ -1,0 +1,18 @@
+"""Loss functions of the four papers, as pure functions of tensors, one family a file.
+
+Every loss takes float32, float64 or bfloat16, computes in at least float32 and returns that type. None of them reads
+a tensor's values back from an accelerator: on the CPU a bad value is a ValueError, elsewhere see each docstring.
+Plain cross-entropy is `torch.nn.functional.cross_entropy`.
+"""
+
+from ltnb.losses.anchors import valid_anchors
+from ltnb.losses.balanced_contrastive import balanced_contrastive
+from ltnb.losses.logit_adjustment import logit_adjusted_cross_entropy
+from ltnb.losses.supervised_contrastive import supervised_contrastive
+
+__all__ = [
+    "balanced_contrastive",
+    "logit_adjusted_cross_entropy",
+    "supervised_contrastive",
+    "valid_anchors",
+]

@@ -1,0 +1,82 @@
+"""Logit-adjusted cross-entropy (Menon et al., ICLR 2021), the logit compensation of BCL (Zhu et al., CVPR 2022)."""
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ltnb.losses.checks import check_choice, check_class_indices, check_matrix
+
+
+def logit_adjusted_cross_entropy(
+    logits: Tensor,
+    y: Tensor,
+    class_counts: Tensor | Sequence[int],
+    *,
+    tau: float = 1.0,
+    reduction: str = "mean",
+) -> Tensor:
+    r"""Cross-entropy of logits to which the log prior of the training set is added:
+
+        ℒ = −log [ exp(f_y + τ log π_y) / Σⱼ exp(fⱼ + τ log πⱼ) ],     πⱼ = nⱼ / Σ n
+
+    BCL's ℒ_LC with α_y = 1 and δⱼ = log πⱼ is τ = 1. Train with it and predict with the logits as they are: they then
+    estimate log p(x | j) up to a constant of x, which is what a balanced test set asks for. This τ is no temperature.
+
+    Args:
+        logits: (N, K) f, float32, float64 or bfloat16; of a cosine classifier after its scale.
+        y: (N,) integer labels in [0, K), or (N, K) floating-point rows that sum to 1 (mixed or smoothed labels).
+        class_counts: (K,) training images nⱼ of each class, all positive. A tensor on the logits' device is not copied.
+        tau: τ ≥ 0; 0 is plain cross-entropy.
+        reduction: "mean" over the samples, "sum", or "none": (N,).
+
+    Returns:
+        The loss in float32, or float64 for float64 logits.
+
+    Raises:
+        ValueError: wrong shapes or types, τ < 0, unknown reduction; on the CPU also a label outside [0, K), a soft
+            label that is no distribution, a count that is not positive. On an accelerator the latter two are not
+            looked at and a wrong label fails in the kernel, but −100, which torch skips.
+    """
+    check_matrix("logits", logits)
+    num_samples, num_classes = logits.shape
+    dtype = torch.promote_types(logits.dtype, torch.float32)
+    if y.is_floating_point():
+        _check_soft_labels(y, num_samples, num_classes)
+        y = y.to(dtype)
+    else:
+        check_class_indices(y, num_samples, num_classes)
+        y = y.long()
+    if not (isinstance(tau, Real) and 0 <= tau < math.inf):
+        raise ValueError(f"tau must be a finite number ≥ 0, got {tau!r}")
+    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    log_prior = _log_prior(torch.as_tensor(class_counts), num_classes).to(logits.device, dtype)
+    return F.cross_entropy(logits.to(dtype) + tau * log_prior, y, reduction=reduction)
+
+
+def _check_soft_labels(y: Tensor, num_samples: int, num_classes: int) -> None:
+    if y.shape != (num_samples, num_classes):
+        raise ValueError(
+            f"y must hold labels of shape {(num_samples,)} or rows of shape {(num_samples, num_classes)}, "
+            f"got shape {tuple(y.shape)} of {y.dtype}"
+        )
+    if y.device.type != "cpu":
+        return
+    wrong = (y < 0).any(dim=1) | ((y.sum(dim=1, dtype=torch.float64) - 1).abs() > 1e-2)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise ValueError(f"y must have non-negative rows that sum to 1, got {y[row].tolist()} at row {row}")
+
+
+def _log_prior(class_counts: Tensor, num_classes: int) -> Tensor:
+    if class_counts.shape != (num_classes,):
+        raise ValueError(
+            f"class_counts must hold one count for each of {num_classes} classes, got shape {tuple(class_counts.shape)}"
+        )
+    if class_counts.device.type == "cpu" and not (class_counts > 0).all():
+        raise ValueError(f"class_counts must be positive, got {class_counts.tolist()}")
+    counts = class_counts.to(torch.promote_types(class_counts.dtype, torch.float32))
+    return (counts / counts.sum()).log()
