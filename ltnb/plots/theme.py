@@ -1,0 +1,105 @@
+"""The look of every figure: one theme, one colour and marker a method, one colour a class."""
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import seaborn as sns
+from matplotlib.figure import Figure
+
+RGB = tuple[float, float, float]
+
+
+class Style(NamedTuple):
+    """How a method is named and drawn."""
+
+    label: str
+    colour: str
+    marker: str
+
+
+# Okabe and Ito's colours, which stay apart for colour-blind readers; the baseline is grey, fnpal a wine red
+# because their yellow is too pale on white.
+STYLES = {
+    "ce": Style("Cross-entropy", "#5C5C5C", "o"),
+    "logit-adjustment": Style("Logit adjustment", "#56B4E9", "s"),
+    "supcon": Style("SupCon", "#E69F00", "^"),
+    "bcl": Style("BCL", "#0072B2", "D"),
+    "featrecon": Style("FeatRecon", "#009E73", "v"),
+    "bce3s": Style("BCE3S", "#D55E00", "P"),
+    "pal": Style("PAL", "#CC79A7", "X"),
+    "fnpal": Style("FNPAL", "#882255", "p"),
+}
+
+
+def method_style(method: str) -> Style:
+    """Label, colour and marker of a method key.
+
+    A key that is not in `STYLES`, such as an ablation's row of ``params.yaml``, takes its hue and marker from a
+    checksum of the key: the same in every figure, whatever other methods stand beside it.
+    """
+    if method in STYLES:
+        return STYLES[method]
+    checksum = zlib.crc32(method.encode())
+    hue, lightness = divmod(checksum % 1080, 3)
+    colour = mpl.colors.to_hex(sns.husl_palette(1, h=hue / 360, s=0.8, l=(0.45, 0.55, 0.65)[lightness])[0])
+    return Style(method, colour, "o^sDvPXp"[checksum // 1080 % 8])
+
+
+def method_palette(methods: Sequence[str]) -> dict[str, str]:
+    """Colour of each method key."""
+    return {method: method_style(method).colour for method in methods}
+
+
+def class_colours(class_counts: Sequence[int]) -> list[RGB]:
+    """Colour of each class by its rank in size: dark blue for the largest class, orange for the smallest.
+
+    Equal classes keep their order, so that colours differ.
+    """
+    ranks = np.argsort(np.argsort(-np.asarray(class_counts), kind="stable"), kind="stable")
+    positions = 0.82 * ranks / max(len(class_counts) - 1, 1)  # the last part of the map is too pale on white
+    return [tuple(rgba[:3]) for rgba in mpl.colormaps["plasma"](positions)]
+
+
+def set_theme() -> None:
+    """Use the project's theme for every figure made from here on (changes matplotlib's rcParams)."""
+    sns.set_theme(
+        context="notebook",
+        style="ticks",
+        palette=[style.colour for style in STYLES.values()],
+        rc={
+            "axes.grid": True,
+            "axes.spines.right": False,
+            "axes.spines.top": False,
+            "axes.titlesize": 13,
+            "axes.labelsize": 13,
+            "figure.dpi": 100,
+            "figure.titlesize": 15,
+            "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
+            "grid.alpha": 0.5,
+            "legend.fontsize": 11,
+            "legend.frameon": False,
+            "lines.linewidth": 2.2,
+            "lines.markersize": 7,
+            "xtick.labelsize": 12,
+            "ytick.labelsize": 12,
+        },
+    )
+
+
+def save(figure: Figure, path: Path | str) -> Path:
+    """Write a figure so that equal figures give equal files: no date, no name of the software in it.
+
+    The ending of `path` says how (``.png`` or ``.svg``); its folder is made.
+    """
+    path = Path(path)
+    metadata: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
+    if path.suffix not in metadata:
+        raise ValueError(f"path must end in .png or .svg, got {path.name!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context({"svg.hashsalt": "ltnb"}):  # else the ids inside an SVG are drawn at random
+        figure.savefig(path, dpi=150, metadata=metadata[path.suffix])
+    return path
