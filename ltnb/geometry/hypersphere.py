@@ -61,7 +61,7 @@ def uniformity(z: Tensor, *, t: float = 2.0) -> float:
         t: the Gaussian's sharpness, positive; 2 in the paper.
 
     Returns:
-        A float in [−4t, 0], 0 when all points coincide; NaN if there is only one.
+        A float from about −4t, two poles, to 0, all points in one; NaN if there is only one.
 
     Raises:
         ValueError: a row of z is not finite or not of unit length (the first is named), or t ≤ 0.
@@ -77,8 +77,7 @@ def uniformity(z: Tensor, *, t: float = 2.0) -> float:
     for top in range(0, len(z), height):
         # Columns start at the block's first row, so that each pair i < j lies above the diagonal once.
         upper, right = slice(top, top + height), slice(top, None)
-        exponents = (z[upper] @ z[right].T).mul_(2).sub_(squares[upper, None]).sub_(squares[right])
-        exponents.clamp_(max=0).mul_(t)
+        exponents = (z[upper] @ z[right].T).mul_(2).sub_(squares[upper, None]).sub_(squares[right]).mul_(t)
         repeated = torch.ones_like(exponents, dtype=torch.bool).tril_()
         blocks.append(exponents.masked_fill_(repeated, -math.inf).logsumexp(dim=(0, 1)))
     return float(torch.stack(blocks).logsumexp(dim=0)) - math.log(len(z) * (len(z) - 1) / 2)

@@ -66,6 +66,12 @@ def test_orthogonal_antipodal_and_coinciding_points():
     assert uniformity(poles[:1].repeat(3, 1)) == pytest.approx(0, abs=1e-15)
 
 
+def test_alignment_of_coinciding_points_is_not_negative():
+    for seed in range(20):
+        z = unit(1, 7, seed=seed).repeat(seed + 2, 1)
+        assert 0 <= alignment(z, torch.zeros(len(z), dtype=torch.int64)) < 1e-14
+
+
 def test_sharp_potentials_do_not_underflow():
     assert uniformity(torch.eye(3), t=1e4) == pytest.approx(-2e4)
 

@@ -143,6 +143,8 @@ def test_measurements_carry_no_gradient(tailed):
     features = tailed.features.clone().requires_grad_()
     assert not class_means(features, tailed.labels, 5).requires_grad
     assert not global_mean(features, tailed.labels, 5, centring="sample").requires_grad
+    cosines = torch.eye(3, requires_grad=True)
+    assert minority_collapse_angle(cosines, torch.tensor([0, 1])) == 90
 
 
 def test_input_is_left_as_it_was(tailed):

@@ -11,6 +11,7 @@ from ltnb.geometry import (
     global_mean,
     regular_simplex,
     separability,
+    within_class_variability,
 )
 
 
@@ -155,3 +156,15 @@ def test_classifier_refuses():
         classifier_separability(torch.tensor([[1.0], [2.0], [math.nan]]))
     with pytest.raises(ValueError, match="num_classes must be at least 2, got 1"):
         classifier_separability(torch.ones(1, 3))
+
+
+def test_as_many_classes_as_inaturalist_most_with_one_sample():
+    num_classes = 8142
+    labels = torch.cat([torch.arange(num_classes), torch.arange(1000), torch.arange(100)])
+    means = torch.randn(num_classes, 16, generator=torch.Generator().manual_seed(0))
+    compact = compactness(means[labels], labels, num_classes, centring="class")
+    assert_close(compact[:1000], torch.full((1000,), 100.0, dtype=torch.float64))
+    assert compact[1000:].isnan().all()
+    separate = separability(means[labels], labels, num_classes, centring="class")
+    assert float(separate.mean()) == pytest.approx(50, abs=0.1)
+    assert within_class_variability(means[labels], labels, num_classes, centring="class") == pytest.approx(0, abs=1e-20)
