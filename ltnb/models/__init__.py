@@ -1,0 +1,1 @@
+"""Networks: encoders, projectors and classifiers."""

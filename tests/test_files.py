@@ -1,0 +1,25 @@
+from pathlib import Path
+
+import pytest
+
+from ltnb.files import replacing
+
+
+def test_a_file_is_replaced_when_the_block_ends_well(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "down" / "a.csv"
+    for content in ("old", "new"):
+        with replacing(file) as temporary:
+            assert temporary.suffix == ".csv"
+            temporary.write_text(content)
+        assert file.read_text() == content
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_after_an_error_the_old_file_stands_and_nothing_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("old")
+    with pytest.raises(RuntimeError), replacing(file) as temporary:  # noqa: PT012
+        temporary.write_text("half")
+        raise RuntimeError
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
