@@ -1,0 +1,16 @@
+"""Logit adjustment (Menon et al., ICLR 2021), also known as Balanced Softmax (Ren et al., NeurIPS 2020)."""
+
+from typing import Literal
+
+from ltnb.methods.settings import MethodSettings
+
+
+class LogitAdjustment(MethodSettings):
+    """L = −log softmax(f(x) + τ log π)_y with the prior π_k = n_k / Σ n.
+
+    The prior is added in training only. The network then has to explain the images beyond the prior, and
+    argmax f(x) is the right decision for a balanced test set.
+    """
+
+    system: Literal["logit-adjustment"] = "logit-adjustment"
+    classification: Literal["cross-entropy", "logit-adjusted"] = "logit-adjusted"

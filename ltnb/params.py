@@ -1,0 +1,212 @@
+"""``params.yaml``, typed and checked: the only reader of it.
+
+``python -m ltnb.params`` checks the file of the project that the current folder belongs to.
+"""
+
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from ltnb.data.settings import DatasetSettings
+from ltnb.methods import MethodSettings, System
+
+FILE_NAME = "params.yaml"
+
+# Keys become folder names and DVC stage names.
+Key = Annotated[str, Field(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*$")]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class ParamsError(ValueError):
+    """Something in a params file is wrong; the message names the file, the key's path and the value."""
+
+
+class TrainingSettings(BaseModel):
+    """The protocol that every method of an experiment shares: backbone, budget, optimiser, machine."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    encoder: Literal["resnet8", "resnet20", "resnet32"] = "resnet8"
+    epochs: Annotated[int, Field(ge=1)] = 60
+    batch_size: Annotated[int, Field(ge=2)] = 128  # at most: an epoch is cut into nearly equal batches
+    learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5e-4
+    warmup_epochs: Annotated[int, Field(ge=0)] = 5  # linear; then half a cosine down to zero
+    evaluate_every: Annotated[int, Field(ge=1)] = 5  # epochs; to look at only, nothing is chosen by it
+    checkpoint_every: Annotated[int, Field(ge=1)] = 10  # epochs; where a killed run goes on from
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Annotated[int, Field(ge=1)] = 2  # part of the protocol: results change in the last bits with it
+
+    @model_validator(mode="after")
+    def _warmup_leaves_time(self) -> Self:
+        if self.warmup_epochs >= self.epochs:
+            raise ValueError(f"warmup_epochs: {self.warmup_epochs} takes all {self.epochs} epochs; expected fewer")
+        return self
+
+
+def _no_repeats(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"{seeds} has a seed twice; expected each once")
+    return seeds
+
+
+class RunSettings(BaseModel):
+    """Everything that decides one training run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dataset_name: str
+    dataset: DatasetSettings
+    method_name: str
+    method: System
+    seed: int
+    training: TrainingSettings
+
+
+class Params(BaseModel):
+    """One experiment: every method on every dataset with every seed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    datasets: Annotated[dict[Key, DatasetSettings], Field(min_length=1)]
+    methods: Annotated[dict[Key, Annotated[System, Field(discriminator="system")]], Field(min_length=1)]
+    seeds: Annotated[list[Seed], Field(min_length=1), AfterValidator(_no_repeats)]
+    training: TrainingSettings
+
+    def run(self, dataset: str, method: str, seed: int) -> RunSettings:
+        """Return the settings of one run.
+
+        Raises:
+            ParamsError: the dataset or the method is not in the file. The seed may be any.
+        """
+        for kind, name, known in (("datasets", dataset, self.datasets), ("methods", method, self.methods)):
+            if name not in known:
+                raise ParamsError(f"{kind}.{name} is not in {FILE_NAME}{_nearest(name, known)}")
+        return RunSettings(
+            dataset_name=dataset,
+            dataset=self.datasets[dataset],
+            method_name=method,
+            method=self.methods[method],
+            seed=seed,
+            training=self.training,
+        )
+
+
+def find_project(start: Path | None = None) -> Path:
+    """Return the nearest folder at or above ``start`` (the current folder) that holds a ``params.yaml``.
+
+    Raises:
+        ParamsError: there is none.
+    """
+    start = (start or Path.cwd()).resolve()
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file():
+            return folder
+    raise ParamsError(f"no {FILE_NAME} in {start} or above it; expected to run inside a project")
+
+
+def load(file: Path | None = None) -> Params:
+    """Read and check a params file, by default that of the project around the current folder.
+
+    Raises:
+        ParamsError: the file is missing, is not YAML, or holds an unknown key, a value of the wrong type or
+        one
+            that is out of range. Every fault is listed with its line, the key's path, the value, and what was
+            expected.
+    """
+    file = file or find_project() / FILE_NAME
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ParamsError(f"{file}: cannot be read ({error.strerror}); expected a params file") from None
+    try:
+        # ruamel reads YAML 1.2, as DVC does: 1e-3 is a number (to PyYAML it is text) and a key stands once.
+        content = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        raise ParamsError(f"{file}: is not valid YAML: {error}") from None
+    try:
+        return Params.model_validate(content)
+    except ValidationError as error:
+        lines = YAML(typ="rt").load(text)
+        faults = [_fault(details, file, lines) for details in error.errors(include_url=False)]
+        raise ParamsError("\n".join(faults)) from None
+
+
+def _fault(details: ErrorDetails, file: Path, lines: Any) -> str:
+    path = list(details["loc"])
+    system = None
+    if path[:1] == ["methods"] and len(path) > 2 and path[2] in _systems():
+        system = _systems()[str(path.pop(2))]  # pydantic's tag of the union, not a key of the file
+    if path[-1:] == ["[key]"]:
+        path.pop()
+    name = ".".join(map(str, path)) or "the file"
+    where = f"{file}:{_line(lines, path)}: {name}"
+    value, context = details["input"], details.get("ctx", {})
+    match details["type"]:
+        case "extra_forbidden":
+            known = _known_keys(path, system)
+            return f"{where}: {value!r}: unknown key{_nearest(str(path[-1]), known)}"
+        case "missing":
+            return f"{where}: is missing"
+        case "union_tag_invalid":
+            tag = str(context["tag"])
+            return f"{where}.system: {tag!r}: unknown system{_nearest(tag, _systems())}"
+        case "union_tag_not_found":
+            return f"{where}.system: is missing; expected one of {', '.join(_systems())}"
+        case "literal_error":
+            options = re.findall(r"'([^']+)'", str(context["expected"]))
+            return f"{where}: {value!r}{_nearest(str(value), options)}"
+        case "value_error":
+            return f"{where}: {context['error']}"
+        case _:
+            return f"{where}: {value!r}: {details['msg'].replace('Input should', 'should')}"
+
+
+def _known_keys(path: Sequence[int | str], system: type[MethodSettings] | None) -> list[str]:
+    model: type[BaseModel] = Params
+    if system is not None:
+        model = system
+    elif path[0] == "training" and len(path) > 1:
+        model = TrainingSettings
+    elif path[0] == "datasets" and len(path) > 1:
+        model = DatasetSettings
+    return list(model.model_fields)
+
+
+def _systems() -> dict[str, type[MethodSettings]]:
+    return {system.model_fields["system"].default: system for system in get_args(System)}
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else f"; expected one of {', '.join(known)}"
+
+
+def _line(lines: Any, path: Sequence[int | str]) -> int:
+    """Return the line of the last key of ``path`` that stands in the file."""
+    number = 0
+    for key in path:
+        try:
+            place = lines.lc.key(key) if isinstance(key, str) else lines.lc.item(key)
+            number = place[0]
+            lines = lines[key]
+        except (AttributeError, KeyError, IndexError, TypeError):
+            break
+    return number + 1
+
+
+if __name__ == "__main__":
+    try:
+        load()
+    except ParamsError as error:
+        sys.exit(str(error))

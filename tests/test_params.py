@@ -1,0 +1,141 @@
+"""params.yaml: what is accepted, and what each mistake is told."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ltnb import params
+from ltnb.methods import BCL
+
+GOOD = """\
+datasets:
+  digits-if100: {source: digits, imbalance: 100}
+methods:
+  ce: {system: ce}
+  bcl: {system: bcl, temperature: 1e-1}
+seeds: [0, 1]
+training: {epochs: 10}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "params.yaml"
+
+
+def faults(file: Path, text: str) -> str:
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(params.ParamsError) as error:
+        params.load(file)
+    return str(error.value)
+
+
+def test_the_default_experiment_is_valid() -> None:
+    experiment = params.load(Path(__file__).parents[1] / "params.yaml")
+    assert list(experiment.methods) == ["ce", "logit-adjustment", "supcon", "bcl"]
+    assert experiment.seeds == [0, 1, 2]
+
+
+def test_a_row_is_its_systems_defaults_and_what_it_changes(file: Path) -> None:
+    file.write_text(GOOD.replace("1e-1", "0.2, averaging: L2"), encoding="utf-8")
+    method = params.load(file).run("digits-if100", "bcl", 3).method
+    assert isinstance(method, BCL)
+    assert (method.temperature, method.averaging) == (0.2, "L2")
+    assert (method.contrast, method.complement, method.views) == ("balanced", True, ("weak", "strong", "strong"))
+
+
+def test_exponents_are_numbers_as_they_are_to_dvc(file: Path) -> None:
+    file.write_text(GOOD, encoding="utf-8")
+    assert params.load(file).methods["bcl"].temperature == 0.1
+
+
+def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
+    file.write_text(
+        GOOD.replace("{system: ce}", "{system: bcl, classification: cross-entropy, classifier: cosine}"),
+        encoding="utf-8",
+    )
+    assert params.load(file).methods["ce"].classification == "cross-entropy"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "told"),
+    [
+        ("temperature: 1e-1", "temprature: 0.1", "5: methods.bcl.temprature: 0.1: unknown key; did you mean temperature?"),
+        ("imbalance: 100", "imbalanse: 100", "2: datasets.digits-if100.imbalanse: 100: unknown key; did you mean imbalance?"),
+        ("imbalance: 100", "imbalance: 0.5", "2: datasets.digits-if100.imbalance: 0.5: should be greater than or equal to 1"),
+        ("imbalance: 100", "imbalance: .inf", "2: datasets.digits-if100.imbalance: inf: should be a finite number"),
+        ("{epochs: 10}", "{epoch: 10}", "7: training.epoch: 10: unknown key; did you mean epochs?"),
+        ("{epochs: 10}", "{epochs: 10.5}", "7: training.epochs: 10.5: should be a valid integer"),
+        ("{epochs: 10}", "{epochs: 3}", "7: training: warmup_epochs: 5 takes all 3 epochs; expected fewer"),
+        ("{epochs: 10}", "{encoder: resnet9}", "7: training.encoder: 'resnet9'; did you mean resnet8?"),
+        ("seeds: [0, 1]", "seads: [0, 1]", "6: seads: [0, 1]: unknown key; did you mean seeds?"),
+        ("seeds: [0, 1]", "seeds: [0, 0]", "6: seeds: [0, 0] has a seed twice; expected each once"),
+        ("seeds: [0, 1]", "seeds: [-1]", "6: seeds.0: -1: should be greater than or equal to 0"),
+        ("seeds: [0, 1]", "seeds: []", "6: seeds: []: "),
+        ("system: bcl", "system: bcll", "5: methods.bcl.system: 'bcll': unknown system; did you mean bcl?"),
+        ("system: bcl, ", "", "5: methods.bcl.system: is missing; expected one of ce, logit-adjustment, supcon, bcl"),
+        ("1e-1", "0", "5: methods.bcl.temperature: 0: should be greater than 0"),
+        ("1e-1", "true", "5: methods.bcl.temperature: True: should be a valid number"),
+        ("1e-1", "'0.1'", "5: methods.bcl.temperature: '0.1': should be a valid number"),
+        ("1e-1", ".nan", "5: methods.bcl.temperature: nan: should be a finite number"),
+        ("1e-1", "1, averaging: l1", "5: methods.bcl.averaging: 'l1'; did you mean L1?"),
+        ("1e-1", "1, views: [weak, stong]", "5: methods.bcl.views.1: 'stong'; did you mean strong?"),
+        ("1e-1", "1, views: [weak]", "5: methods.bcl: views: ['weak'] leaves none to contrast"),
+        ("1e-1", "1, averaging: L3, complement: false", "5: methods.bcl: averaging: 'L3' contrasts with prototypes"),
+        ("{system: ce}", "{system: ce, temperature: 1}", "4: methods.ce: temperature: 1.0 has no effect while contrast is 'none'"),
+        ("{system: ce}", "{system: ce, classifier_scale: 9}", "4: methods.ce: classifier_scale: 9.0 has no effect"),
+        ("{system: ce}", "{system: ce, views: [weak, weak]}", "4: methods.ce: views: ['weak', 'weak'] has views"),
+        ("  ce:", "  Ce x:", "4: methods.Ce x: 'Ce x': String should match pattern"),
+        ("  ce:", "  bcl:", "is not valid YAML"),
+        ("{system: ce}", "ce", "4: methods.ce"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_line_path_value_and_remedy(file: Path, good: str, bad: str, told: str) -> None:
+    assert good in GOOD
+    message = faults(file, GOOD.replace(good, bad, 1))
+    assert message.startswith(f"{file}:")
+    assert told in message
+
+
+def test_all_mistakes_are_told_at_once(file: Path) -> None:
+    message = faults(file, GOOD.replace("imbalance", "imbalanse").replace("epochs", "epoch"))
+    assert len(message.splitlines()) == 3  # the misspelt imbalance is missing, too
+
+
+def test_an_empty_file_and_a_missing_one(file: Path) -> None:
+    assert str(file) in faults(file, "")
+    with pytest.raises(params.ParamsError, match="cannot be read"):
+        params.load(file.with_name("none.yaml"))
+
+
+def test_a_run_that_is_not_in_the_file(file: Path) -> None:
+    file.write_text(GOOD, encoding="utf-8")
+    experiment = params.load(file)
+    with pytest.raises(params.ParamsError, match=r"methods\.blc is not in params\.yaml; did you mean bcl\?"):
+        experiment.run("digits-if100", "blc", 0)
+    with pytest.raises(
+        params.ParamsError, match=r"datasets\.mnist is not in params\.yaml; expected one of digits-if100"
+    ):
+        experiment.run("mnist", "bcl", 0)
+
+
+def test_the_project_is_found_from_any_folder_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "params.yaml").write_text(GOOD, encoding="utf-8")
+    below = tmp_path / "notebooks" / "experiments"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert params.find_project() == tmp_path.resolve()
+    assert params.load().seeds == [0, 1]
+
+
+def test_outside_a_project_the_error_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(params.ParamsError, match="no params.yaml in"):
+        params.load()
+
+
+def test_settings_are_checked_without_torch() -> None:
+    code = "import sys, ltnb.params; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
