@@ -1,0 +1,184 @@
+"""The report: every notebook that the pipeline executed, as pages that open from disk without a network.
+
+    python -m ltnb.report      # results/ and runs/ of the project around the current folder → report/index.html
+
+One part a data set: the comparison first, then a page a method, then the training runs. Sphinx builds it; the
+notebooks are shown as they were executed and never run here.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
+
+from ltnb.notebooks import Notebook, read, to_bytes
+from ltnb.params import FILE_NAME, Params, load
+from ltnb.workspace import Workspace
+
+TITLE = "What a long tail does to learned features"
+NOTEBOOK = "notebook.ipynb"
+HEADLINE = "headline.png"  # of a comparison, shown on the first page
+MATHJAX = "tex-svg.js"  # glyphs as paths in one file: nothing else is loaded, and browsers refuse fonts from disk
+
+SETTINGS: Mapping[str, Any] = {
+    "project": "ltnb",
+    "extensions": ["myst_nb"],
+    "myst_enable_extensions": ["dollarmath", "amsmath"],
+    "nb_execution_mode": "off",
+    "nb_merge_streams": True,
+    "mathjax_path": MATHJAX,
+    "html_title": TITLE,
+    "html_theme": "sphinx_book_theme",
+    "html_theme_options": {
+        "use_fullscreen_button": False,
+        "navbar_persistent": [],
+        "footer_content_items": [],
+    },
+    "html_css_files": ["report.css"],
+}
+
+
+class ReportError(Exception):
+    """Sphinx warned or failed; what it said is in the log."""
+
+
+def page(notebook: Notebook, about: str) -> Notebook:
+    """An executed notebook as a page: what it is about joins its title."""
+    first, *others = notebook["cells"]
+    lines = "".join(first["source"]).splitlines()
+    if first["cell_type"] != "markdown" or not lines or not lines[0].startswith("# "):
+        raise ValueError(f"the page about {about}: expected a notebook that opens with a # title, found {lines[:1]}")
+    return notebook | {"cells": [first | {"source": "\n".join([f"{lines[0]}: {about}", *lines[1:]])}, *others]}
+
+
+def _toctree(caption: str, pages: Mapping[str, str]) -> str:
+    """A table of contents, title → page, that fills the side bar and is not shown where it stands."""
+    entries = [f"{title} <{page}>" for title, page in pages.items()]
+    return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", *entries, "```"])
+
+
+def _training_page(place: Workspace, dataset: str, params: Params) -> str:
+    """Test accuracy of each run, linked to the run's page."""
+    rows = []
+    for method in params.methods:
+        links = []
+        for seed in params.seeds:
+            metrics = json.loads((place.run(dataset, method, seed) / "metrics.json").read_text(encoding="utf-8"))
+            links.append(f"[{100 * metrics['accuracy']:.1f} %](runs/{method}-seed-{seed}.ipynb)")
+        rows.append(f"| `{method}` | {' | '.join(links)} |")
+    header = f"| method | {' | '.join(f'seed {seed}' for seed in params.seeds)} |"
+    pages = {
+        f"{method}, seed {seed}": f"runs/{method}-seed-{seed}" for method in params.methods for seed in params.seeds
+    }
+    return "\n\n".join(
+        [
+            f"# Training runs: {dataset}",
+            "Test accuracy after the last epoch; each number leads to the run's notebook as it was executed.",
+            "\n".join([header, "|---|" + "---:|" * len(params.seeds), *rows]),
+            _toctree(dataset, pages),
+        ]
+    )
+
+
+def _index_page(params: Params) -> str:
+    """What this is, a picture and the pages of each data set, and the settings behind it all."""
+    parts = [
+        f"# {TITLE}",
+        "Each page is a notebook as the pipeline executed it. *All methods* compares them, a method's own page draws "
+        "the geometry of its features, and *training runs* has every run behind both.",
+    ]
+    for dataset in params.datasets:
+        methods = ", ".join(f"[{method}]({dataset}/{method}.ipynb)" for method in params.methods)
+        parts += [
+            f"## {dataset}",
+            f"[![All methods on {dataset}]({dataset}/{HEADLINE})]({dataset}/compare.ipynb)",
+            f"[All methods]({dataset}/compare.ipynb) · {methods} · [training runs]({dataset}/training.md)",
+        ]
+    parts += [
+        "## The experiment",
+        f"The settings that made all of it, `{FILE_NAME}`; `dvc repro` makes it again.",
+        f"```{{literalinclude}} {FILE_NAME}\n:language: yaml\n```",
+    ]
+    for dataset in params.datasets:
+        pages = {"All methods": f"{dataset}/compare"}
+        pages |= {method: f"{dataset}/{method}" for method in params.methods}
+        parts.append(_toctree(dataset, pages | {"Training runs": f"{dataset}/training"}))
+    return "\n\n".join(parts)
+
+
+def assemble(place: Workspace, params: Params, sources: Path) -> None:
+    """Write the documents of the report below `sources`.
+
+    Raises FileNotFoundError where a notebook is missing; the message names it.
+    """
+
+    def add(name: str, content: str | Notebook) -> None:
+        path = sources / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else to_bytes(content))
+
+    add("index.md", _index_page(params))
+    shutil.copyfile(place.project / FILE_NAME, sources / FILE_NAME)
+    for dataset in params.datasets:
+        compare = place.results(dataset, "compare")
+        add(f"{dataset}/compare.ipynb", page(read(compare / NOTEBOOK), dataset))
+        shutil.copyfile(compare / HEADLINE, sources / dataset / HEADLINE)
+        add(f"{dataset}/training.md", _training_page(place, dataset, params))
+        for method in params.methods:
+            add(f"{dataset}/{method}.ipynb", page(read(place.results(dataset, method) / NOTEBOOK), method))
+            for seed in params.seeds:
+                run = read(place.run(dataset, method, seed) / NOTEBOOK)
+                add(f"{dataset}/runs/{method}-seed-{seed}.ipynb", page(run, f"{method}, seed {seed}"))
+
+
+def build(place: Workspace, params: Params, report: Path) -> None:
+    """Build the report in a folder beside `report` and put it in its place when it is whole."""
+    with tempfile.TemporaryDirectory(dir=report.parent, prefix=f".{report.name}.") as name:
+        folder = Path(name)
+        sources, static, html = folder / "sources", folder / "static", folder / "html"
+        sources.mkdir()
+        static.mkdir()
+        assemble(place, params, sources)
+        for resource in (files("mathjax") / "static/mathjax/es5" / MATHJAX, files("ltnb") / "report.css"):
+            with as_file(resource) as path:
+                shutil.copy(path, static)
+        with docutils_namespace():  # what Sphinx registers with docutils is gone afterwards
+            application = Sphinx(
+                srcdir=sources,
+                confdir=None,
+                outdir=html,
+                doctreedir=folder / "doctrees",
+                buildername="html",
+                confoverrides={**SETTINGS, "html_static_path": [str(static)]},
+                status=None,
+                warning=sys.stderr,
+                warningiserror=True,
+            )
+            application.build()
+        if application.statuscode:
+            raise ReportError("the report has warnings; nothing was changed")
+        if report.exists():
+            report.rename(folder / "old")
+        html.rename(report)
+
+
+def main() -> int:
+    """Build report/ of the project around the current folder; returns the exit status."""
+    place = Workspace.open(".")
+    try:
+        build(place, load(place.project / FILE_NAME), place.project / "report")
+    except (ReportError, OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
