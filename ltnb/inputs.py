@@ -1,0 +1,71 @@
+"""What a notebook starts from: in the pipeline, what the stages before it left; by hand, made on the spot.
+
+python -m ltnb.inputs digits-if100     # prepare a data set for the pipeline
+"""
+
+import sys
+from collections.abc import Iterable
+
+from ltnb.data.prepare import Dataset, load, prepare
+from ltnb.params import FILE_NAME, Params, ParamsError
+from ltnb.params import load as load_params
+from ltnb.runs import Run, read
+from ltnb.training import train
+from ltnb.workspace import Workspace
+
+SHORT_EPOCHS = 10  # enough to see the geometry begin, a few seconds a run
+
+
+def prepared_dataset(place: Workspace, name: str, params: Params) -> Dataset:
+    """Load the data set ``name``; by hand, prepare it first.
+
+    Raises:
+        FileNotFoundError: in the pipeline's workspace, it has not been prepared; the message names the file.
+    """
+    if not place.is_pipeline:
+        prepare(name, params.datasets[name], place.data(name))
+    return load(place.data(name))
+
+
+def finished_runs(
+    place: Workspace, dataset: str, methods: Iterable[str], seeds: Iterable[int], params: Params
+) -> list[Run]:
+    """Read the runs of ``methods`` × ``seeds``, a method after the other.
+
+    By hand they are the pipeline's too; where it has none, a short one is trained, and said to be.
+
+    Raises:
+        FileNotFoundError: in the pipeline's workspace, a run is missing; the message names the file.
+    """
+    pipeline = Workspace(place.project, place.project)
+    found = []
+    for method in methods:
+        for seed in seeds:
+            folder = pipeline.run(dataset, method, seed)
+            if place.is_pipeline or (folder / "metrics.json").is_file():
+                found.append(read(folder))
+            else:
+                found.append(_short_run(place, dataset, method, seed, params))
+    return found
+
+
+def _short_run(place: Workspace, dataset: str, method: str, seed: int, params: Params) -> Run:
+    settings = params.run(dataset, method, seed)
+    epochs = min(SHORT_EPOCHS, settings.training.epochs)
+    training = settings.training.model_copy(update={"epochs": epochs, "warmup_epochs": epochs // 10})
+    print(f"the pipeline has no run of {method} with seed {seed}: training {epochs} epochs instead", file=sys.stderr)
+    settings = settings.model_copy(update={"training": training})
+    return train(settings, prepared_dataset(place, dataset, params), place.run(dataset, method, seed))
+
+
+def main(name: str) -> None:
+    """Prepare the data set ``name`` of ``params.yaml`` in the pipeline's workspace."""
+    place = Workspace.open(".")
+    params = load_params(place.project / FILE_NAME)
+    if name not in params.datasets:
+        raise ParamsError(f"datasets.{name} is not in {FILE_NAME}; expected one of {', '.join(params.datasets)}")
+    prepare(name, params.datasets[name], place.data(name))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

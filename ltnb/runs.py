@@ -1,0 +1,95 @@
+"""What a training run leaves behind, and how to read it back.
+
+A run's folder, ``runs/<dataset>/<method>/seed-<n>/``, holds
+
+- ``params.json``: resolved settings, class counts, encoder, device, versions, fingerprints of data and code;
+- ``metrics.json``: flat, accuracies in [0, 1]; a group without classes is absent;
+- ``history.csv``: a row an epoch;
+- ``embeddings.npz``: features, projections and logits of training and test images, classifier, prototypes;
+- ``model.safetensors``: the weights;
+- ``notebook.ipynb``: the notebook that ran, where a notebook did.
+
+``metrics.json`` is written last: a folder that has it is complete.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ltnb.files import replacing
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, read back from its folder."""
+
+    folder: Path
+    params: dict[str, Any]
+    metrics: dict[str, float]
+    history: pd.DataFrame
+    embeddings: dict[str, np.ndarray]
+
+    @property
+    def dataset(self) -> str:
+        """The dataset's key in ``params.yaml``."""
+        return str(self.params["dataset_name"])
+
+    @property
+    def method(self) -> str:
+        """The method's key in ``params.yaml``."""
+        return str(self.params["method_name"])
+
+    @property
+    def seed(self) -> int:
+        """The seed of weights, order and augmentation."""
+        return int(self.params["seed"])
+
+
+def write(
+    folder: Path,
+    *,
+    params: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    history: pd.DataFrame,
+    embeddings: Mapping[str, np.ndarray],
+    weights: Mapping[str, Tensor],
+) -> None:
+    """Write a run into ``folder``, each file whole, ``metrics.json`` last. Same content, same bytes."""
+    (folder / "metrics.json").unlink(missing_ok=True)
+    with replacing(folder / "params.json") as file:
+        file.write_text(json.dumps(params, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    with replacing(folder / "history.csv") as file:
+        history.to_csv(file, index=False)
+    with replacing(folder / "embeddings.npz") as file:
+        np.savez(file, allow_pickle=False, **embeddings)
+    with replacing(folder / "model.safetensors") as file:
+        save_file({name: weight.contiguous() for name, weight in weights.items()}, file)
+    with replacing(folder / "metrics.json") as file:
+        file.write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def read(folder: Path) -> Run:
+    """Read the run in ``folder``.
+
+    Raises:
+        FileNotFoundError: the folder holds no complete run; the message names the missing file.
+    """
+    for name in ("metrics.json", "params.json", "history.csv", "embeddings.npz"):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder / name} is missing; expected a finished run (see `make repro`)")
+    with np.load(folder / "embeddings.npz", allow_pickle=False) as arrays:
+        embeddings = dict(arrays)
+    return Run(
+        folder=folder,
+        params=json.loads((folder / "params.json").read_text(encoding="utf-8")),
+        metrics=json.loads((folder / "metrics.json").read_text(encoding="utf-8")),
+        history=pd.read_csv(folder / "history.csv"),
+        embeddings=embeddings,
+    )

@@ -1,0 +1,256 @@
+"""The loop: budget and batches, resuming after a kill, non-finite losses, and what a run leaves behind."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ltnb import runs, training
+from ltnb.data.prepare import Dataset
+from ltnb.data.settings import DatasetSettings
+from ltnb.methods import BCL, CrossEntropy, LogitAdjustment, SupervisedContrastive
+from ltnb.methods.assembly import Method
+from ltnb.params import RunSettings, TrainingSettings
+
+COUNTS = [24, 9, 4, 1]
+DATASET = DatasetSettings(source="digits", imbalance=24, image_size=8)
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    """Four classes that can be told apart: a bright row at a height of the class's own, in noise."""
+    generator = torch.Generator().manual_seed(0)
+
+    def part(counts: list[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        labels = torch.repeat_interleave(torch.arange(4), torch.tensor(counts))
+        images = torch.randint(0, 60, (len(labels), 1, 8, 8), generator=generator, dtype=torch.uint8)
+        images[torch.arange(len(labels)), 0, 2 * labels] += 180
+        return images, labels, torch.arange(len(labels))
+
+    return Dataset(
+        "bars",
+        DATASET,
+        ("a", "b", "c", "d"),
+        *part(COUNTS),
+        *part([5] * 4),
+        mean=torch.tensor([0.2]),
+        std=torch.tensor([0.25]),
+        fingerprint="0" * 64,
+    )
+
+
+def settings_of(method: Any = None, **changes: Any) -> RunSettings:
+    few = {"epochs": 4, "warmup_epochs": 1, "batch_size": 16, "evaluate_every": 2, "checkpoint_every": 1, "threads": 1}
+    return RunSettings(
+        dataset_name="bars",
+        dataset=DATASET,
+        method_name="m",
+        method=method or CrossEntropy(),
+        seed=changes.pop("seed", 0),
+        training=TrainingSettings(**{**few, **changes}),
+    )
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def test_learning_rate_warms_up_and_ends_near_zero() -> None:
+    schedule = TrainingSettings(epochs=20, warmup_epochs=5, learning_rate=0.1)
+    rates = [training.learning_rate(epoch, schedule) for epoch in range(20)]
+    assert rates[:5] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1])
+    assert rates[4:] == sorted(rates[4:], reverse=True)
+    assert rates[19] == pytest.approx(0.05 * (1 + math.cos(math.pi * 15 / 16)))
+    assert training.learning_rate(0, TrainingSettings(epochs=1, warmup_epochs=0, learning_rate=0.1)) == pytest.approx(
+        0.05
+    )
+
+
+@pytest.mark.parametrize(("samples", "size"), [(304, 128), (257, 128), (129, 128), (128, 128), (5, 128), (7, 2)])
+def test_an_epoch_is_every_sample_once_in_nearly_equal_batches(samples: int, size: int) -> None:
+    parts = training.batches(samples, size, torch.Generator().manual_seed(0))
+    assert torch.cat(parts).sort().values.tolist() == list(range(samples))
+    lengths = [len(part) for part in parts]
+    assert max(lengths) <= size
+    assert max(lengths) - min(lengths) <= 1
+    assert len(lengths) == math.ceil(samples / size)
+
+
+def test_accuracy_by_group_by_hand() -> None:
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    predictions = torch.tensor([0, 1, 1, 1, 0, 2])
+    found = training.accuracies(predictions, labels, torch.tensor([500, 50, 5]))
+    assert found == pytest.approx(
+        {"accuracy": 4 / 6, "accuracy_many": 0.5, "accuracy_medium": 1.0, "accuracy_few": 0.5}
+    )
+
+
+def test_an_empty_group_is_absent_and_not_zero() -> None:
+    found = training.accuracies(torch.tensor([0]), torch.tensor([0]), torch.tensor([500, 300]))
+    assert set(found) == {"accuracy", "accuracy_many"}
+
+
+@pytest.mark.parametrize("method", [CrossEntropy(), LogitAdjustment(), SupervisedContrastive(), BCL()])
+def test_what_a_run_leaves(method: Any, dataset: Dataset, tmp_path: Path) -> None:
+    run = training.train(settings_of(method), dataset, tmp_path / "run", tmp_path / "c.pt")
+    assert {"params.json", "metrics.json", "history.csv", "embeddings.npz", "model.safetensors"} == set(
+        content(tmp_path / "run")
+    )
+    assert not (tmp_path / "c.pt").exists()
+    assert (run.dataset, run.method, run.seed) == ("bars", "m", 0)
+    assert run.params["class_counts"] == COUNTS
+    assert run.params["method"]["system"] == method.system
+    assert run.params["device"] == "cpu" or torch.cuda.is_available()
+    # The reported numbers are those of the stored logits.
+    predictions = run.embeddings["test_logits"].argmax(axis=1)
+    right = predictions == run.embeddings["test_labels"]
+    assert run.metrics["accuracy"] == pytest.approx(right.mean())
+    assert run.metrics["accuracy_class_3"] == pytest.approx(right[15:].mean())
+    assert "accuracy_many" not in run.metrics
+    assert run.history["epoch"].tolist() == [1, 2, 3, 4]
+    assert run.history["test_accuracy"].isna().tolist() == [True, False, True, False]
+    assert run.history["test_accuracy"].iloc[-1] == run.metrics["accuracy"]
+    # Logits are the classifier's on the stored features: arrays and weights belong together.
+    weights = torch.nn.Linear(64, 4)
+    import safetensors.torch
+
+    state = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
+    weights.load_state_dict({"weight": state["classifier.weight"], "bias": state["classifier.bias"]})
+    logits = weights(torch.from_numpy(run.embeddings["test_features"])).detach().numpy()
+    np.testing.assert_allclose(logits, run.embeddings["test_logits"], rtol=1e-5, atol=1e-5)
+    has_contrast = method.contrast != "none"
+    assert ("train_projections" in run.embeddings) == has_contrast
+    assert ("prototypes" in run.embeddings) == (method.contrast == "balanced")
+    assert ("contrast" in run.history) == has_contrast
+
+
+def test_it_learns(dataset: Dataset, tmp_path: Path) -> None:
+    run = training.train(settings_of(LogitAdjustment(views=("none",)), epochs=30), dataset, tmp_path / "run")
+    assert run.metrics["accuracy"] >= 0.9
+
+
+def test_the_same_settings_give_the_same_bytes_and_another_seed_others(dataset: Dataset, tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    training.train(settings_of(BCL()), dataset, tmp_path / "a")
+    torch.manual_seed(2)  # the global state decides nothing
+    training.train(settings_of(BCL()), dataset, tmp_path / "b")
+    training.train(settings_of(BCL(), seed=1), dataset, tmp_path / "c")
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert content(tmp_path / "a")["history.csv"] != content(tmp_path / "c")["history.csv"]
+
+
+@pytest.mark.parametrize("killed_in_epoch", [0, 1, 3])
+def test_a_killed_run_goes_on_and_ends_the_same(
+    killed_in_epoch: int, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    settings = settings_of(BCL(), checkpoint_every=2, epochs=5)
+    training.train(settings, dataset, tmp_path / "unbroken")
+
+    def killed(epoch: int, protocol: TrainingSettings) -> float:
+        if epoch == killed_in_epoch:
+            raise KeyboardInterrupt
+        return original(epoch, protocol)
+
+    original = training.learning_rate
+    checkpoint = tmp_path / "checkpoint.pt"
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "learning_rate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            training.train(settings, dataset, tmp_path / "broken", checkpoint)
+    assert not (tmp_path / "broken").exists()
+    assert checkpoint.exists() == (killed_in_epoch >= 2)
+    capsys.readouterr()
+    training.train(settings, dataset, tmp_path / "broken", checkpoint)
+    assert ("going on after epoch 2" in capsys.readouterr().err) == (killed_in_epoch >= 2)
+    assert content(tmp_path / "broken") == content(tmp_path / "unbroken")
+    assert not checkpoint.exists()
+
+
+def test_a_checkpoint_of_other_settings_is_not_used(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    checkpoint = tmp_path / "checkpoint.pt"
+    monkeypatch.setattr(Path, "unlink", lambda *_args, **_kwargs: None)  # keep the finished run's checkpoint
+    training.train(settings_of(), dataset, tmp_path / "other", checkpoint)
+    monkeypatch.undo()
+    assert checkpoint.exists()
+    settings = settings_of(weight_decay=0.01)
+    training.train(settings, dataset, tmp_path / "run", checkpoint)
+    assert "belongs to other settings" in capsys.readouterr().err
+    training.train(settings, dataset, tmp_path / "fresh")
+    assert content(tmp_path / "run") == content(tmp_path / "fresh")
+
+
+def test_a_checkpoint_is_never_unpickled(dataset: Dataset, tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (pytest.fail, ("a checkpoint was unpickled",))
+
+    torch.save({"identity": Trap()}, tmp_path / "c.pt")
+    with pytest.raises(Exception, match="[Ww]eights.only|weights_only"):
+        training.train(settings_of(), dataset, tmp_path / "run", tmp_path / "c.pt")
+
+
+def test_a_non_finite_loss_names_method_term_and_step(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Method.losses
+    steps = iter(range(100))
+
+    def losses(self: Method, views: Any, targets: Any) -> Any:
+        terms = original(self, views, targets)
+        if next(steps) == 4:  # three steps an epoch: the second of the second
+            terms["contrast"] = terms["contrast"] * torch.nan
+        return terms
+
+    monkeypatch.setattr(Method, "losses", losses)
+    with pytest.raises(
+        training.NonFiniteLossError, match=r"bars m seed 0: the term 'contrast' is nan in step 2 of epoch 2"
+    ):
+        training.train(settings_of(BCL()), dataset, tmp_path / "run", tmp_path / "c.pt")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_diverging_run_stops(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(training.NonFiniteLossError, match="expected a finite loss"):
+        training.train(settings_of(learning_rate=1e30, epochs=20), dataset, tmp_path / "run")
+
+
+def test_cuda_that_is_not_there(dataset: Dataset, tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ValueError, match=r"training\.device: 'cuda' is not available"):
+        training.train(settings_of(device="cuda"), dataset, tmp_path / "run")
+
+
+def test_the_fingerprint_covers_what_training_imports() -> None:
+    """Every module of the package that `ltnb.training` loads decides the numbers, so CODE must hold it."""
+    import subprocess
+    import sys
+
+    code = "import sys, ltnb.training; print(*[m for m in sys.modules if m.startswith('ltnb.')])"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    covered = {entry.removesuffix(".py") for entry in training.CODE}
+    assert {module.split(".")[1] for module in loaded} <= covered | {"training"}
+    assert covered <= {module.split(".")[1] for module in loaded}
+
+
+def test_reading_an_unfinished_run(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"metrics\.json is missing"):
+        runs.read(tmp_path)
+    training.train(settings_of(), dataset, tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "params.json").read_text())["dataset_name"] == "bars"
+    (tmp_path / "run" / "embeddings.npz").unlink()
+    with pytest.raises(FileNotFoundError, match=r"embeddings\.npz is missing"):
+        runs.read(tmp_path / "run")
+
+
+def test_data_with_another_fingerprint_is_another_run(dataset: Dataset) -> None:
+    other = dataclasses.replace(dataset, fingerprint="1" * 64)
+    method = Method(CrossEntropy(), training.encoder("resnet8", 1), COUNTS)
+    assert training.describe(settings_of(), dataset, method) != training.describe(settings_of(), other, method)
