@@ -163,8 +163,8 @@ def measure(run: Run) -> pd.DataFrame:
         Columns dataset, method, seed, split, space, centring, measure, class, class_count, value. Class and
         class_count are missing where the value is of all classes together. A measure that needs no centre has
         centring ``none``; the classifier's own have space ``classifier`` and split ``none``. Measures of pairs are
-        averaged over the other classes, and over all pairs. A value that does not exist (the compactness of a class
-        of one image) is missing.
+        averaged over the other classes, and over all pairs; of ``nearest_angle`` it is the smallest. A value that does
+        not exist (the compactness of a class of one image) is missing.
     """
     counts = run.params["class_counts"]
     rows = [("none", "classifier", "none", *row) for row in _of_classifier(_tensor(run, "classifier_weight"))]
@@ -256,6 +256,7 @@ def _around_centre(
     means = geometry.centred_class_means(vectors, labels, num_classes, centring=centring)
     cosines = geometry.class_cosines(vectors, labels, num_classes, centring=centring)
     yield from _of_pairs("cosine", cosines.fill_diagonal_(torch.nan))
+    yield from _nearest_angle(cosines)
     yield from _by_class("mean_norm", means.norm(dim=1))
     yield "simplex_distance", None, geometry.simplex_distance(means)
     yield "simplex_distance_of_directions", None, geometry.simplex_distance(normalize(means))
@@ -281,6 +282,14 @@ def _of_pairs(measure: str, matrix: Tensor) -> Iterator[MeasureRow]:
     yield from _by_class(measure, matrix.nanmean(dim=1))
     pairs = matrix[~matrix.isnan()]
     yield f"{measure}_spread", None, float(pairs.std(correction=0))
+
+
+def _nearest_angle(cosines: Tensor) -> Iterator[MeasureRow]:
+    """Angle in degrees from each class mean to the nearest other one, and the smallest of all."""
+    largest = cosines.nan_to_num(nan=-torch.inf).amax(dim=1)
+    angles = torch.where(largest.isinf(), torch.nan, largest.arccos().rad2deg())
+    yield "nearest_angle", None, float(angles.nan_to_num(nan=torch.inf).amin())
+    yield from (("nearest_angle", k, angle) for k, angle in enumerate(angles.tolist()))
 
 
 def _tensor(run: Run, name: str) -> Tensor:

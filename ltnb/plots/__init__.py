@@ -12,12 +12,13 @@ from ltnb.plots.curves import (
 )
 from ltnb.plots.headline import headline
 from ltnb.plots.matrices import angle_maps, confusion_maps
-from ltnb.plots.sphere import SphereView, sphere_and_map, sphere_view, spheres
+from ltnb.plots.sphere import SphereView, aligned, sphere_and_map, sphere_view, spheres
 from ltnb.plots.theme import class_colours, method_palette, method_style, save, set_theme
 
 __all__ = [
     "SphereView",
     "accuracy_by_group",
+    "aligned",
     "angle_maps",
     "by_class_size",
     "class_colours",

@@ -21,7 +21,7 @@ def angle_maps(
     """Angles between class means in degrees, one heat map an entry, the largest class first.
 
     White is the angle of a regular simplex, arccos(−1/(K−1)); red is closer together, blue is further apart. The
-    colours span 60° on either side, the same in every figure.
+    colours span 80° on either side, the same in every figure.
 
     Args:
         angles: (K, K) degrees under the title of each heat map.
@@ -34,7 +34,7 @@ def angle_maps(
         {name: np.where(np.eye(len(a), dtype=bool), np.nan, a) for name, a in angles.items()},
         class_counts,
         class_names,
-        norm=Normalize(simplex - 60, simplex + 60),
+        norm=Normalize(simplex - 80, simplex + 80),
         colours=plt.get_cmap("RdBu").with_extremes(bad="#DDDDDD"),
         legend=f"angle between class means [°]; white: {simplex:.1f}°, as in a regular simplex",
         title=title,

@@ -60,6 +60,22 @@ def sphere_view(
     )
 
 
+def aligned(views: Mapping[str, SphereView]) -> dict[str, SphereView]:
+    """Turn, or mirror, each view about the vertical axis until its class means lie as close to the first's as they can.
+
+    Orthogonal Procrustes in the plane: with A and B (K, 2) the horizontal coordinates of the means of a view and of
+    the first one, and AᵀB = U S Vᵀ, the turn U Vᵀ minimises the sum of squared distances.
+    """
+    first = next(iter(views.values()))
+    turned = {}
+    for name, view in views.items():
+        u, _, v = np.linalg.svd(view.means[:, :2].T @ first.means[:, :2])
+        turn = np.eye(3)
+        turn[:2, :2] = u @ v
+        turned[name] = view._replace(means=view.means @ turn, samples=view.samples @ turn)
+    return turned
+
+
 def sphere(view: SphereView, class_names: Sequence[str], *, ax: Axes) -> None:
     """Draw the ball as seen from above its equator; what lies on its far side is paler."""
     elevation = np.radians(22)
