@@ -62,9 +62,21 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "told"),
     [
-        ("temperature: 1e-1", "temprature: 0.1", "5: methods.bcl.temprature: 0.1: unknown key; did you mean temperature?"),
-        ("imbalance: 100", "imbalanse: 100", "2: datasets.digits-if100.imbalanse: 100: unknown key; did you mean imbalance?"),
-        ("imbalance: 100", "imbalance: 0.5", "2: datasets.digits-if100.imbalance: 0.5: should be greater than or equal to 1"),
+        (
+            "temperature: 1e-1",
+            "temprature: 0.1",
+            "5: methods.bcl.temprature: 0.1: unknown key; did you mean temperature?",
+        ),
+        (
+            "imbalance: 100",
+            "imbalanse: 100",
+            "2: datasets.digits-if100.imbalanse: 100: unknown key; did you mean imbalance?",
+        ),
+        (
+            "imbalance: 100",
+            "imbalance: 0.5",
+            "2: datasets.digits-if100.imbalance: 0.5: should be greater than or equal to 1",
+        ),
         ("imbalance: 100", "imbalance: .inf", "2: datasets.digits-if100.imbalance: inf: should be a finite number"),
         ("{epochs: 10}", "{epoch: 10}", "7: training.epoch: 10: unknown key; did you mean epochs?"),
         ("{epochs: 10}", "{epochs: 10.5}", "7: training.epochs: 10.5: should be a valid integer"),
@@ -84,14 +96,18 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ("1e-1", "1, views: [weak, stong]", "5: methods.bcl.views.1: 'stong'; did you mean strong?"),
         ("1e-1", "1, views: [weak]", "5: methods.bcl: views: ['weak'] leaves none to contrast"),
         ("1e-1", "1, averaging: L3, complement: false", "5: methods.bcl: averaging: 'L3' contrasts with prototypes"),
-        ("{system: ce}", "{system: ce, temperature: 1}", "4: methods.ce: temperature: 1.0 has no effect while contrast is 'none'"),
+        (
+            "{system: ce}",
+            "{system: ce, temperature: 1}",
+            "4: methods.ce: temperature: 1.0 has no effect while contrast is 'none'",
+        ),
         ("{system: ce}", "{system: ce, classifier_scale: 9}", "4: methods.ce: classifier_scale: 9.0 has no effect"),
         ("{system: ce}", "{system: ce, views: [weak, weak]}", "4: methods.ce: views: ['weak', 'weak'] has views"),
         ("  ce:", "  Ce x:", "4: methods.Ce x: 'Ce x': String should match pattern"),
         ("  ce:", "  bcl:", "is not valid YAML"),
         ("{system: ce}", "ce", "4: methods.ce"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_told_with_line_path_value_and_remedy(file: Path, good: str, bad: str, told: str) -> None:
     assert good in GOOD
     message = faults(file, GOOD.replace(good, bad, 1))
@@ -132,7 +148,7 @@ def test_the_project_is_found_from_any_folder_below_it(tmp_path: Path, monkeypat
 
 def test_outside_a_project_the_error_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(params.ParamsError, match="no params.yaml in"):
+    with pytest.raises(params.ParamsError, match=r"no params\.yaml in"):
         params.load()
 
 
