@@ -1,0 +1,77 @@
+"""What a notebook starts from: the pipeline's files, or, by hand, its own in scratch/."""
+
+from pathlib import Path
+
+import pytest
+
+from ltnb import inputs
+from ltnb.params import Params, ParamsError, load
+from ltnb.training import train
+from ltnb.workspace import Workspace
+
+EXPERIMENT = """\
+datasets:
+  tiny: {source: digits, imbalance: 5, largest: 10, test_per_class: 5, image_size: 8}
+methods:
+  ce: {system: ce}
+seeds: [0]
+training: {epochs: 12, warmup_epochs: 1, threads: 1}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "params.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    notebooks = tmp_path / "notebooks" / "experiments"
+    notebooks.mkdir(parents=True)
+    monkeypatch.chdir(notebooks)
+    return tmp_path.resolve()
+
+
+@pytest.fixture
+def params(project: Path) -> Params:
+    return load(project / "params.yaml")
+
+
+def test_a_workspace_lies_in_the_project_wherever_the_notebook_is(project: Path) -> None:
+    by_hand, pipeline = Workspace.open("scratch"), Workspace.open(".")
+    assert by_hand.run("d", "m", 3) == project / "scratch/runs/d/m/seed-3"
+    assert pipeline.run("d", "m", 3) == project / "runs/d/m/seed-3"
+    assert pipeline.is_pipeline
+    assert not by_hand.is_pipeline
+    # DVC empties a run's folder before it trains: the checkpoint must not lie there.
+    assert not pipeline.checkpoint("d", "m", 3).is_relative_to(pipeline.run("d", "m", 3))
+
+
+def test_the_pipeline_makes_up_for_nothing(project: Path, params: Params) -> None:
+    pipeline = Workspace.open(".")
+    with pytest.raises(FileNotFoundError, match=r"data/tiny"):
+        inputs.prepared_dataset(pipeline, "tiny", params)
+    with pytest.raises(FileNotFoundError, match=r"metrics\.json is missing"):
+        inputs.finished_runs(pipeline, "tiny", ["ce"], [0], params)
+    assert not (project / "scratch").exists()
+
+
+def test_by_hand_a_missing_run_is_a_short_one_and_said_to_be(
+    project: Path, params: Params, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run,) = inputs.finished_runs(Workspace.open("scratch"), "tiny", ["ce"], [7], params)
+    assert "no run of ce with seed 7: training 10 epochs instead" in capsys.readouterr().err
+    assert (run.method, run.seed, len(run.history)) == ("ce", 7, inputs.SHORT_EPOCHS)
+    assert not (project / "runs").exists()
+
+
+def test_by_hand_the_pipelines_runs_are_read_where_there_are_some(project: Path, params: Params) -> None:
+    inputs.main("tiny")
+    pipeline = Workspace.open(".")
+    dataset = inputs.prepared_dataset(pipeline, "tiny", params)
+    train(params.run("tiny", "ce", 0), dataset, pipeline.run("tiny", "ce", 0))
+    (run,) = inputs.finished_runs(Workspace.open("scratch"), "tiny", ["ce"], [0], params)
+    assert run.folder == project / "runs/tiny/ce/seed-0"
+    assert len(run.history) == 12
+
+
+@pytest.mark.usefixtures("project")
+def test_an_unknown_dataset_is_named() -> None:
+    with pytest.raises(ParamsError, match=r"datasets\.tinny is not in params\.yaml; expected one of tiny"):
+        inputs.main("tinny")
