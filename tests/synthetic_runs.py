@@ -19,6 +19,7 @@ def make_run(
     seed: int = 0,
     *,
     bend: float = 0.5,
+    noise: float = 0.25,
     projections: bool = False,
     class_counts: tuple[int, ...] = CLASS_COUNTS,
     test_images: int = 20,
@@ -32,8 +33,7 @@ def make_run(
 
     def draw(counts: tuple[int, ...]) -> tuple[torch.Tensor, torch.Tensor]:
         labels = torch.repeat_interleave(torch.arange(num_classes), torch.tensor(counts))
-        noise = 0.25 * torch.randn(len(labels), 16, generator=generator, dtype=torch.float64)
-        return means[labels] + noise, labels
+        return means[labels] + noise * torch.randn(len(labels), 16, generator=generator, dtype=torch.float64), labels
 
     train, train_labels = draw(class_counts)
     test, test_labels = draw((test_images,) * num_classes)

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from numpy.typing import NDArray
@@ -189,7 +189,7 @@ def _class_size_axis(ax: Axes, class_counts: NDArray[np.float64]) -> None:
     ax.set_xlabel("training images of the class")
 
 
-def method_key(figure: FigureBase, ax: Axes) -> None:
+def method_key(figure: Figure | SubFigure, ax: Axes) -> None:
     """Put the methods drawn on `ax` below a figure."""
     handles, labels = ax.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(handles), 5))

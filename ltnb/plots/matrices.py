@@ -99,7 +99,9 @@ def _matrices(
     for ax in axes.flat[len(matrices) :]:
         ax.remove()
     figure.suptitle(title)
-    bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, location="top", aspect=40, shrink=0.8)
+    bar = figure.colorbar(
+        ScalarMappable(norm, colours), ax=list(axes.flat[: len(matrices)]), location="top", aspect=40, shrink=0.8
+    )
     bar.set_label(legend)
     bar.outline.set_visible(False)
     return figure

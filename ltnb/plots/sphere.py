@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,9 @@ from ltnb import geometry
 from ltnb.plots.theme import RGB, class_colours, method_style
 
 Array = NDArray[np.float64]
+
+_TURN = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+_CIRCLE: Array = np.stack([np.cos(_TURN), np.sin(_TURN)], axis=1)
 
 
 class SphereView(NamedTuple):
@@ -107,12 +110,14 @@ def sphere_map(view: SphereView, class_names: Sequence[str], *, ax: Axes) -> Non
     """
     colours = class_colours(view.class_counts)
     ax.add_patch(Circle((0, 0), 2, facecolor="#F5F5F2", edgecolor="#9A9A9A", linewidth=1, zorder=0))
+    flat = _equal_area(view.means)
     for angle in (60, 120):
         radius = 2 * np.sin(np.radians(angle) / 2)
         ax.add_patch(Circle((0, 0), radius, fill=False, edgecolor="#9A9A9A", linewidth=0.7, alpha=0.6))
-        ax.text(-radius, 0, f"{angle}°", ha="center", va="center", fontsize=10, color="#6A6A6A", zorder=4)
+        x, y = _freest(radius * _CIRCLE, flat)
+        ax.text(x, y, f"{angle}°", ha="center", va="center", fontsize=10, color="#5A5A5A", zorder=4)
     _cloud(ax, _equal_area(view.samples), [colours[k] for k in view.labels], alpha=0.5)
-    for k, (x, y) in enumerate(_equal_area(view.means)):
+    for k, (x, y) in enumerate(flat):
         _mark(ax, x, y, class_names[k], colours[k], 1.0, len(colours), zorder=5 + k / len(colours))
     _bare(ax, 2.2)
 
@@ -193,6 +198,13 @@ def _cloud(ax: Axes, points: Array, colours: list[RGB], *, alpha: float) -> None
     ax.scatter(x, y, s=13, c=colours, alpha=alpha, linewidths=0, zorder=2)
 
 
+def _freest(places: Array, points: Array) -> Array:
+    """The place that is farthest from its nearest point."""
+    distances = np.linalg.norm(places[:, None] - points, axis=2)
+    chosen: Array = places[distances.min(axis=1).argmax()]
+    return chosen
+
+
 def _mark(
     ax: Axes, x: float, y: float, name: str, colour: RGB, alpha: float, num_classes: int, *, zorder: float
 ) -> None:
@@ -213,7 +225,7 @@ def _bare(ax: Axes, extent: float) -> None:
     ax.axis("off")
 
 
-def class_key(figure: FigureBase, class_counts: Sequence[int], class_names: Sequence[str]) -> None:
+def class_key(figure: Figure | SubFigure, class_counts: Sequence[int], class_names: Sequence[str]) -> None:
     """Put the classes' colours and sizes below a figure, largest first; of many classes, ten."""
     order = np.argsort(-np.asarray(class_counts), kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), 10)).round().astype(int))]
@@ -226,7 +238,7 @@ def class_key(figure: FigureBase, class_counts: Sequence[int], class_names: Sequ
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=len(handles),
+        ncols=min(len(handles), int(figure.bbox.width / figure.dpi)),
         title="class: training images",
         columnspacing=1.0,
         handletextpad=0.1,
