@@ -24,7 +24,7 @@ from ltnb.workspace import Workspace
 
 TITLE = "What a long tail does to learned features"
 NOTEBOOK = "notebook.ipynb"
-HEADLINE = "headline.png"  # of a comparison, shown on the first page
+HEADLINE = "headline.png"  # the figure of a comparison that the first page shows
 MATHJAX = "tex-svg.js"  # glyphs as paths in one file: nothing else is loaded, and browsers refuse fonts from disk
 
 SETTINGS: Mapping[str, Any] = {
@@ -129,7 +129,7 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
     for dataset in params.datasets:
         compare = place.results(dataset, "compare")
         add(f"{dataset}/compare.ipynb", page(read(compare / NOTEBOOK), dataset))
-        shutil.copyfile(compare / HEADLINE, sources / dataset / HEADLINE)
+        shutil.copyfile(compare / "figures" / HEADLINE, sources / dataset / HEADLINE)
         add(f"{dataset}/training.md", _training_page(place, dataset, params))
         for method in params.methods:
             add(f"{dataset}/{method}.ipynb", page(read(place.results(dataset, method) / NOTEBOOK), method))

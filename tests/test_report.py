@@ -79,7 +79,9 @@ def make_project(folder):
     params = load(folder / "params.yaml")
     for dataset in params.datasets:
         put(place.results(dataset, "compare"), executed("all"))
-        (place.results(dataset, "compare") / "headline.png").write_bytes(base64.b64decode(PIXEL))
+        figures = place.results(dataset, "compare") / "figures"
+        figures.mkdir()
+        (figures / "headline.png").write_bytes(base64.b64decode(PIXEL))
         for method in params.methods:
             put(place.results(dataset, method), executed(method))
             for seed in params.seeds:
