@@ -21,7 +21,7 @@ test: .venv/installed
 	$(bin)/pytest --nbval-lax --nbval-current-env tests notebooks
 
 lab: .venv/installed
-	$(bin)/jupyter lab --KernelManager.transport_encryption=required notebooks
+	$(bin)/jupyter lab --KernelManager.transport_encryption=required
 
 lint: .venv/installed
 	$(bin)/ruff check
