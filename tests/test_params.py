@@ -43,7 +43,7 @@ def test_a_row_is_its_systems_defaults_and_what_it_changes(file: Path) -> None:
     method = params.load(file).run("digits-if100", "bcl", 3).method
     assert isinstance(method, BCL)
     assert (method.temperature, method.averaging) == (0.2, "L2")
-    assert (method.contrast, method.complement, method.views) == ("balanced", True, ("weak", "strong", "strong"))
+    assert (method.contrast, method.complement, method.views) == ("balanced", True, ("strong", "strong", "strong"))
 
 
 def test_exponents_are_numbers_as_they_are_to_dvc(file: Path) -> None:

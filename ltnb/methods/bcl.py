@@ -23,7 +23,7 @@ class BCL(MethodSettings):
     """
 
     system: Literal["bcl"] = "bcl"
-    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("weak", "strong", "strong")
+    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("strong", "strong", "strong")
     classification: Literal["cross-entropy", "logit-adjusted"] = "logit-adjusted"
     classification_weight: Weight = 2.0  # (λ, μ) = (2, 0.6) for CIFAR in the ports that reach the paper's
     contrast_weight: Weight = 0.6  # numbers; (1, 0.35) for ImageNet-LT and iNaturalist in the official code

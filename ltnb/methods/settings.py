@@ -21,7 +21,7 @@ class MethodSettings(BaseModel):
     system: str
 
     # The first view of an image is classified; the others are contrasted with each other.
-    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("weak",)
+    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("strong",)
 
     classifier: Literal["linear", "cosine"] = "linear"
     classifier_scale: Positive = 30.0  # s of the cosine classifier, as BCL's code sets it

@@ -16,7 +16,7 @@ class SupervisedContrastive(MethodSettings):
     """
 
     system: Literal["supcon"] = "supcon"
-    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("weak", "strong", "strong")
+    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("strong", "strong", "strong")
     classification: Literal["cross-entropy", "logit-adjusted"] = "logit-adjusted"
     classification_weight: Weight = 2.0
     contrast: Literal["none", "supervised", "balanced"] = "supervised"

@@ -223,6 +223,8 @@ def _mark(
 def _bare(ax: Axes, extent: float) -> None:
     ax.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
     ax.axis("off")
+    for artist in [*ax.lines, *ax.patches, *ax.collections, *ax.texts]:
+        artist.set_in_layout(False)  # all lie within the axes; measuring them takes longer than drawing
 
 
 def class_key(figure: Figure | SubFigure, class_counts: Sequence[int], class_names: Sequence[str]) -> None:
