@@ -180,7 +180,7 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             ]
             losses = method.losses(views, labels[chosen])
             optimizer.zero_grad()
-            losses["total"].backward()
+            torch.autograd.backward(losses["total"])
             optimizer.step()
             terms.append({name: term.detach() for name, term in losses.items()})
         row = {"epoch": float(epoch + 1), "learning_rate": rate, **_mean_terms(terms, settings, epoch)}
@@ -289,7 +289,7 @@ class _Evaluation:
     @torch.no_grad()
     def _logits(self, method: Method, part: str) -> Tensor:
         method.eval()
-        return torch.cat([method.logits(images) for images in self.images[part].split(500)]).cpu()
+        return torch.cat([method.logits(images) for images in torch.split(self.images[part], 500)]).cpu()
 
     def accuracies(self, method: Method) -> dict[str, float]:
         """Return ``train_accuracy`` and, of the test images, ``test_accuracy`` and its groups."""
@@ -323,7 +323,7 @@ class _Evaluation:
             "prototypes": method.prototypes(),
         }
         for part, images in self.images.items():
-            embedded = [method.embed(batch) for batch in images.split(500)]
+            embedded = [method.embed(batch) for batch in torch.split(images, 500)]
             arrays[f"{part}_features"] = torch.cat([batch.features for batch in embedded])
             if method.projector is not None:
                 arrays[f"{part}_projections"] = torch.cat(
