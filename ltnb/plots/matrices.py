@@ -121,5 +121,5 @@ def _write_values(ax: Axes, matrix: Array, norm: Normalize, colours: Colormap) -
             va="center",
             fontsize=9.5,
             color="white" if dark else "black",
-            in_layout=False,  # it lies within the axes; measuring hundreds of them takes seconds
+            in_layout=False,  # it lies within the axes: nothing for the layout to measure
         )

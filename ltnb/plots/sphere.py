@@ -224,7 +224,7 @@ def _bare(ax: Axes, extent: float) -> None:
     ax.set(xlim=(-extent, extent), ylim=(-extent, extent), aspect="equal")
     ax.axis("off")
     for artist in [*ax.lines, *ax.patches, *ax.collections, *ax.texts]:
-        artist.set_in_layout(False)  # all lie within the axes; measuring them takes longer than drawing
+        artist.set_in_layout(False)  # they lie within the axes: nothing for the layout to measure
 
 
 def class_key(figure: Figure | SubFigure, class_counts: Sequence[int], class_names: Sequence[str]) -> None:
