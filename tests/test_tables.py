@@ -1,5 +1,6 @@
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,12 @@ def test_a_collapsed_simplex_is_measured_as_one(tmp_path: Path) -> None:
     assert scalar(measured, "simplex_distance", "test", "sample") == pytest.approx(0, abs=1e-6)
     assert scalar(measured, "simplex_distance", "train", "sample") > 0.1
     assert scalar(measured, "separability", "none", "none", "classifier") == pytest.approx(50 * 5 / 4, abs=1e-4)
+
+
+def test_what_softmax_ignores_does_not_count_as_distance(runs: list[Run]) -> None:
+    shifted = {**runs[0].embeddings, "classifier_weight": runs[0].embeddings["classifier_weight"] + 1}
+    measured = tables.measure(replace(runs[0], embeddings=shifted))
+    assert scalar(measured, "simplex_distance", "none", "none", "classifier") == pytest.approx(0, abs=1e-6)
 
 
 def test_measures_are_those_of_the_geometry_module(runs: list[Run]) -> None:
