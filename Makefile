@@ -15,6 +15,7 @@ export PATH := $(CURDIR)/$(bin):$(PATH)
 .PHONY: repro test lab lint lock
 
 repro: .venv/installed
+	$(bin)/python -m ltnb.params
 	$(bin)/dvc repro
 
 test: .venv/installed

@@ -10,7 +10,7 @@ from ltnb.data.prepare import Dataset, load, prepare
 from ltnb.params import FILE_NAME, Params, ParamsError
 from ltnb.params import load as load_params
 from ltnb.runs import Run, read
-from ltnb.training import train
+from ltnb.training import code_fingerprint, train
 from ltnb.workspace import Workspace
 
 SHORT_EPOCHS = 10  # enough to see the geometry begin, a few seconds a run
@@ -32,7 +32,8 @@ def finished_runs(
 ) -> list[Run]:
     """Read the runs of ``methods`` × ``seeds``, a method after the other.
 
-    By hand they are the pipeline's too; where it has none, a short one is trained, and said to be.
+    By hand they are the pipeline's too; where it has none, a short one is trained, unless an earlier notebook has
+    trained the same, and said to be.
 
     Raises:
         FileNotFoundError: in the pipeline's workspace, a run is missing; the message names the file.
@@ -55,7 +56,14 @@ def _short_run(place: Workspace, dataset: str, method: str, seed: int, params: P
     training = settings.training.model_copy(update={"epochs": epochs, "warmup_epochs": epochs // 10})
     print(f"the pipeline has no run of {method} with seed {seed}: training {epochs} epochs instead", file=sys.stderr)
     settings = settings.model_copy(update={"training": training})
-    return train(settings, prepared_dataset(place, dataset, params), place.run(dataset, method, seed))
+    data, folder = prepared_dataset(place, dataset, params), place.run(dataset, method, seed)
+    if (folder / "metrics.json").is_file():
+        earlier = read(folder)
+        fingerprints = {"code": code_fingerprint(), "data": data.fingerprint}
+        wanted = {**settings.model_dump(mode="json"), "fingerprints": fingerprints}
+        if wanted.items() <= earlier.params.items():
+            return earlier
+    return train(settings, data, folder)
 
 
 def main(name: str) -> None:
