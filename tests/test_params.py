@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ltnb import params
-from ltnb.methods import BCL
+from ltnb.methods import BCL, CrossEntropy, SupervisedContrastive
 
 GOOD = """\
 datasets:
@@ -49,6 +49,19 @@ def test_a_row_is_its_systems_defaults_and_what_it_changes(file: Path) -> None:
 def test_exponents_are_numbers_as_they_are_to_dvc(file: Path) -> None:
     file.write_text(GOOD, encoding="utf-8")
     assert params.load(file).methods["bcl"].temperature == 0.1
+
+
+def test_slots_without_effect_are_not_shown() -> None:
+    assert set(CrossEntropy().slots()) == {
+        "system",
+        "views",
+        "classifier",
+        "classification",
+        "classification_weight",
+        "contrast",
+    }
+    assert "averaging" not in SupervisedContrastive().slots()
+    assert BCL(classifier="cosine").slots()["classifier_scale"] == 30
 
 
 def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:

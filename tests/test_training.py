@@ -3,12 +3,16 @@
 import dataclasses
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
+from ruamel.yaml import YAML
 
 from ltnb import runs, training
 from ltnb.data.prepare import Dataset
@@ -117,8 +121,6 @@ def test_what_a_run_leaves(method: Any, dataset: Dataset, tmp_path: Path) -> Non
     assert run.history["test_accuracy"].iloc[-1] == run.metrics["accuracy"]
     # Logits are the classifier's on the stored features: arrays and weights belong together.
     weights = torch.nn.Linear(64, 4)
-    import safetensors.torch
-
     state = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
     weights.load_state_dict({"weight": state["classifier.weight"], "bias": state["classifier.bias"]})
     logits = weights(torch.from_numpy(run.embeddings["test_features"])).detach().numpy()
@@ -230,14 +232,17 @@ def test_cuda_that_is_not_there(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_the_fingerprint_covers_what_training_imports() -> None:
     """Every module of the package that `ltnb.training` loads decides the numbers, so CODE must hold it."""
-    import subprocess
-    import sys
-
     code = "import sys, ltnb.training; print(*[m for m in sys.modules if m.startswith('ltnb.')])"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     covered = {entry.removesuffix(".py") for entry in training.CODE}
     assert {module.split(".")[1] for module in loaded} <= covered | {"training"}
     assert covered <= {module.split(".")[1] for module in loaded}
+
+
+def test_the_pipeline_retrains_when_the_fingerprint_changes() -> None:
+    pipeline = YAML(typ="safe").load(Path(__file__).parents[1] / "dvc.yaml")
+    dependencies = {name for name in pipeline["stages"]["train"]["deps"] if name.startswith("ltnb/")}
+    assert dependencies == {f"ltnb/{entry}" for entry in training.CODE}
 
 
 def test_reading_an_unfinished_run(dataset: Dataset, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The slots of a method as settings: what a row of ``params.yaml`` may say."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -53,6 +53,14 @@ class MethodSettings(BaseModel):
         "complement": ("contrast", ("balanced",)),
         "anchor_weighting": ("contrast", ("balanced",)),
     }
+
+    def slots(self) -> dict[str, Any]:
+        """Return the settings that have an effect, by name: those of a slot that holds something else are left out."""
+        return {
+            name: value
+            for name, value in self.model_dump(mode="json").items()
+            if name not in self._owners or getattr(self, self._owners[name][0]) in self._owners[name][1]
+        }
 
     @model_validator(mode="after")
     def _every_setting_has_an_effect(self) -> Self:
