@@ -40,6 +40,10 @@ class Workspace:
         """The file of a run's last checkpoint, outside the run's folder: DVC empties that before it trains."""
         return self.folder / "checkpoints" / dataset / method / f"seed-{seed}.pt"
 
+    def evidence(self, notebook: str) -> Path:
+        """The file of what a notebook found about the claims of the papers."""
+        return self.folder / "evidence" / f"{notebook}.json"
+
     def results(self, dataset: str, name: str) -> Path:
         """The folder of tables and figures about a method (its name) or all of them (``"compare"``)."""
         return self.folder / "results" / dataset / name
