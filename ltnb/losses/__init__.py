@@ -7,11 +7,15 @@ Plain cross-entropy is `torch.nn.functional.cross_entropy`.
 
 from ltnb.losses.anchors import valid_anchors
 from ltnb.losses.balanced_contrastive import balanced_contrastive
+from ltnb.losses.binary_cross_entropy import bce_contrastive, bce_joint, bce_uniform
 from ltnb.losses.logit_adjustment import logit_adjusted_cross_entropy
 from ltnb.losses.supervised_contrastive import supervised_contrastive
 
 __all__ = [
     "balanced_contrastive",
+    "bce_contrastive",
+    "bce_joint",
+    "bce_uniform",
     "logit_adjusted_cross_entropy",
     "supervised_contrastive",
     "valid_anchors",
