@@ -11,7 +11,6 @@ import scipy.optimize
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from ltnb import geometry, losses
 
@@ -153,10 +152,11 @@ def minimise(
     per_class = _shares([1] * num_classes)
     if prototypes:
         blocks["prototypes"] = _Block(per_class, dim, "sphere")
-    if has_classifier and isinstance(classifier, Tensor):
-        fixed["weight"] = _check_classifier(classifier, num_classes, dim)
-    elif has_classifier:
-        blocks["weight"] = _Block(per_class, dim, classifier)
+    if has_classifier:
+        if isinstance(classifier, Tensor):
+            fixed["weight"] = _check_classifier(classifier, num_classes, dim)
+        else:
+            blocks["weight"] = _Block(per_class, dim, classifier)
     problem = _Problem(function, arguments, labels, counts, blocks, fixed, has_classifier and bias, loss_settings)
 
     generator = torch.Generator().manual_seed(seed)
@@ -209,9 +209,8 @@ class _Block:
     def normalised(self, parameters: Tensor) -> Tensor:
         """Parameters of the same vectors, on the sphere that the search moves on."""
         rows = parameters.view(self.shape)
-        if self.constraint == "average":
-            return rows / torch.linalg.vector_norm(rows)
-        return normalize(rows, dim=1, eps=0)
+        norms: Tensor = torch.linalg.vector_norm(rows, dim=None if self.constraint == "average" else 1, keepdim=True)
+        return rows / norms
 
     @property
     def largest_norms(self) -> Tensor:
@@ -271,7 +270,7 @@ class _Problem:
 
     def vectors(self, parameters: Tensor) -> dict[str, Tensor]:
         """What the loss is a function of, by name; the biases come last in the parameters."""
-        *pieces, bias = parameters.split(self._sizes)
+        *pieces, bias = torch.split(parameters, self._sizes)
         found = {name: block.vectors(piece) for (name, block), piece in zip(self.blocks.items(), pieces, strict=True)}
         return {**self.fixed, **found, "bias": bias if self.searches_bias else torch.zeros(len(self.counts)).double()}
 
@@ -299,16 +298,17 @@ class _Problem:
         if "weight" in self.fixed:
             features = found["features"].clone().requires_grad_()
             (gradient,) = torch.autograd.grad(self.loss({**found, "features": features}), features)
-            return max(0.0, float((gradient * found["features"]).sum()) - self.blocks["features"].linear_minimum(gradient))
+            here = float((gradient * found["features"]).sum())
+            return max(0.0, here - self.blocks["features"].linear_minimum(gradient))
 
         # F is a function of products of different vectors, so with a column of its own for each vector it stays as it
         # is, while the gradient in the new columns, 2 A times their entry, shows A. The entry is small for losses that
         # normalise what they are given, where this is not exact.
         entry = 1e-5
         names, parts = list(self.blocks), [found[name] for name in self.blocks]
-        stacked = torch.cat(parts)
+        stacked, lengths = torch.cat(parts), [len(part) for part in parts]
         extended = torch.cat([stacked, entry * torch.eye(len(stacked), dtype=stacked.dtype)], dim=1).requires_grad_()
-        rows = dict(zip(names, extended.split([len(part) for part in parts]), strict=True))
+        rows = dict(zip(names, torch.split(extended, lengths), strict=True))
         (gradient,) = torch.autograd.grad(self.loss({**found, **rows}), extended)
         slope = gradient[:, stacked.shape[1] :] / (2 * entry)
         slope = (slope + slope.T) / 2
@@ -317,7 +317,7 @@ class _Problem:
         slopes = ((slope @ stacked) * stacked).sum(dim=1)
         of_blocks = [
             block.multipliers(part)
-            for block, part in zip(self.blocks.values(), slopes.split([len(part) for part in parts]), strict=True)
+            for block, part in zip(self.blocks.values(), torch.split(slopes, lengths), strict=True)
         ]
         scale = torch.cat([block.largest_norms for block in self.blocks.values()])
         slack = slope - torch.diag(torch.cat([multipliers for multipliers, _ in of_blocks]))
@@ -330,7 +330,7 @@ class _Problem:
         return [math.prod(block.shape) for block in self.blocks.values()] + [len(self.counts) * self.searches_bias]
 
     def _normalised(self, parameters: Array) -> Array:
-        *pieces, bias = torch.from_numpy(parameters).split(self._sizes)
+        *pieces, bias = torch.split(torch.from_numpy(parameters), self._sizes)
         rows = [block.normalised(piece).flatten() for block, piece in zip(self.blocks.values(), pieces, strict=True)]
         normalised: Array = torch.cat([*rows, bias]).numpy()
         return normalised
