@@ -6,10 +6,12 @@ One part a data set: the comparison first, then a page a method, then the traini
 notebooks are shown as they were executed and never run here.
 """
 
+import csv
 import json
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -26,6 +28,14 @@ TITLE = "What a long tail does to learned features"
 NOTEBOOK = "notebook.ipynb"
 HEADLINE = "headline.png"  # the figure of a comparison that the first page shows
 MATHJAX = "tex-svg.js"  # glyphs as paths in one file: nothing else is loaded, and browsers refuse fonts from disk
+
+PAPERS = {
+    "bcl": "Balanced contrastive learning (BCL)",
+    "featrecon": "Geometry of long-tailed representation learning (FeatRecon)",
+    "bce3s": "Tripartite binary cross-entropy (BCE3S)",
+    "pal": "Prototype-anchored learning (PAL)",
+    "ltnb": "Results of this project",
+}
 
 SETTINGS: Mapping[str, Any] = {
     "project": "ltnb",
@@ -47,6 +57,11 @@ SETTINGS: Mapping[str, Any] = {
 
 class ReportError(Exception):
     """Sphinx warned or failed; what it said is in the log."""
+
+
+def page_title(notebook: Notebook) -> str:
+    """The # title that a notebook opens with."""
+    return "".join(notebook["cells"][0]["source"]).splitlines()[0].removeprefix("# ")
 
 
 def page(notebook: Notebook, about: str) -> Notebook:
@@ -87,13 +102,44 @@ def _training_page(place: Workspace, dataset: str, params: Params) -> str:
     )
 
 
-def _index_page(params: Params) -> str:
-    """What this is, a picture and the pages of each data set, and the settings behind it all."""
+def _ledger_page(table: Path) -> str:
+    """The claims of each paper with their verdicts, and how many of each verdict there are."""
+    with table.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    counts = Counter(row["verdict"] for row in rows)
+    parts = [
+        "# The ledger of claims",
+        "What the papers state, and what the notebooks found when they checked it. An optimum and a trained model are "
+        "two claims; a claim without evidence is *not yet checked*, never *holds*.",
+        "\n".join(["| verdict | claims |", "|---|---:|", *(f"| {verdict} | {n} |" for verdict, n in counts.items())]),
+    ]
+    for paper in dict.fromkeys(row["paper"] for row in rows):
+        lines = ["```{list-table}", ":header-rows: 1", ":widths: 12 44 14 30", ":class: ledger"]
+        cells = [("", "claim", "verdict", "what was found")]
+        for row in rows:
+            if row["paper"] == paper:
+                notebook = f"*{row['where']}*" + (f"; evidence: {row['evidence']}" if row["evidence"] else "")
+                outstanding = f" Outstanding: {row['outstanding']}." if row["outstanding"] else ""
+                statement = f"{row['statement']} *Given:* {row['assumptions']}"
+                cells.append((row["number"], statement, row["verdict"], f"{row['detail']} {notebook}.{outstanding}"))
+        for row_cells in cells:
+            for position, cell in enumerate(row_cells):
+                lines.append(f"{'* -' if position == 0 else '  -'} {' '.join(cell.split())}")
+        parts += [f"## {PAPERS[paper]}", "\n".join([*lines, "```"])]
+    return "\n\n".join(parts)
+
+
+def _index_page(params: Params, theory: Mapping[str, str]) -> str:
+    """What this is, a picture and the pages of each data set, the theory, and the settings behind it all."""
     parts = [
         f"# {TITLE}",
         "Each page is a notebook as the pipeline executed it. *All methods* compares them, a method's own page draws "
         "the geometry of its features, and *training runs* has every run behind both.",
     ]
+    if theory:
+        parts.append("The theory notebooks derive the papers' bounds; the ledger says which of their claims hold.")
+        links = " · ".join(f"[{title}]({page})" for title, page in theory.items())
+        parts += [links, _toctree("Theory", theory)]
     for dataset in params.datasets:
         methods = ", ".join(f"[{method}]({dataset}/{method}.ipynb)" for method in params.methods)
         parts += [
@@ -124,7 +170,20 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else to_bytes(content))
 
-    add("index.md", _index_page(params))
+    theory = {}
+    for notebook in sorted((place.folder / "results" / "theory").glob("*.ipynb")):
+        content = read(notebook)
+        theory[page_title(content)] = f"theory/{notebook.name}"
+        add(f"theory/{notebook.name}", content)
+    free_features = place.folder / "results" / "free_features" / NOTEBOOK
+    if free_features.exists():
+        theory[page_title(read(free_features))] = "theory/free_features.ipynb"
+        add("theory/free_features.ipynb", read(free_features))
+    table = place.folder / "results" / "claims" / "ledger.csv"
+    if table.exists():
+        theory["The ledger of claims"] = "theory/ledger.md"
+        add("theory/ledger.md", _ledger_page(table))
+    add("index.md", _index_page(params, theory))
     shutil.copyfile(place.project / FILE_NAME, sources / FILE_NAME)
     for dataset in params.datasets:
         compare = place.results(dataset, "compare")
