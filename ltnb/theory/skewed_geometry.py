@@ -221,6 +221,24 @@ def class_loss(cosines: ArrayLike, class_counts: Sequence[int], temperature: flo
     return float(counts @ np.log(_class_weights(gram, counts, temperature).sum(axis=1) + counts - 1))
 
 
+def class_loss_gradient(
+    cosines: ArrayLike, class_counts: Sequence[int], temperature: float = 1.0
+) -> NDArray[np.float64]:
+    """A, symmetric with ⟨A, dG⟩ = dΦ: how hard the loss pushes the classes k and j apart, A_kj.
+
+        A_kj = n_k n_j e^((G_kj − 1)/τ) (1/D_k + 1/D_j) / (2τ),   D_k = n_k − 1 + Σ_{j≠k} n_j e^((G_kj − 1)/τ)
+
+    Arguments and errors are those of `class_loss`.
+
+    Returns:
+        (K, K) float64, with zeros on the diagonal.
+    """
+    gram, counts = _check_gram(cosines, class_counts, temperature)
+    weights = _class_weights(gram, counts, temperature)
+    push: NDArray[np.float64] = (counts / (weights.sum(axis=1) + counts - 1))[:, None] * weights / (2 * temperature)
+    return push + push.T
+
+
 def optimality_gap(cosines: ArrayLike, class_counts: Sequence[int], temperature: float = 1.0) -> float:
     """How much the supervised contrastive loss can at most be lowered below Φ(G): a certificate, 0 at the optimum.
 
@@ -236,14 +254,12 @@ def optimality_gap(cosines: ArrayLike, class_counts: Sequence[int], temperature:
     Raises:
         ValueError: shapes that do not fit, a diagonal that is not 1, a count below 2, τ ≤ 0.
     """
-    gram, counts = _check_gram(cosines, class_counts, temperature)
+    gram, _ = _check_gram(cosines, class_counts, temperature)
     if not np.allclose(np.diagonal(gram), 1, rtol=0, atol=1e-12):
         raise ValueError(f"cosines must have a diagonal of ones, got {np.diagonal(gram)}")
-    weights = _class_weights(gram, counts, temperature)
-    gradient = counts[:, None] * weights / (weights.sum(axis=1) + counts - 1)[:, None] / temperature
-    gradient = (gradient + gradient.T) / 2
+    gradient = class_loss_gradient(gram, class_counts, temperature)
     slack = gradient - np.diag(np.einsum("kj,kj->k", gradient, gram))
-    return len(counts) * max(0.0, -float(np.linalg.eigvalsh(slack)[0]))
+    return len(gram) * max(0.0, -float(np.linalg.eigvalsh(slack)[0]))
 
 
 def largest_disjoint_radius(num_classes: int) -> float:
