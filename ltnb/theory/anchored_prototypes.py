@@ -282,7 +282,8 @@ def unanchored_lipschitz_constant(num_classes: int, radius: float) -> float:
 
 def _opposed_gradient(num_classes: int, radius: float, along: int) -> float:
     decay = math.exp(-2 * radius)
-    return 2 * (1 - decay) / (1 / (num_classes - along) + decay / along)
+    against = num_classes - along
+    return 2 * along * against * (1 - decay) / (along + against * decay)
 
 
 def gce_lipschitz_constant(num_classes: int, radius: float, *, q: float, anchored: bool = True) -> float:
