@@ -1,6 +1,6 @@
 # make repro   the environment, then every number, figure and page of the default experiment
 # make test    the environment, then every test, the notebooks' cells included
-# make lab     JupyterLab in this environment
+# make lab     JupyterLab in this environment; LAB=... for options, such as LAB=--allow-root in a container
 # make lint    style, types and the import rule
 # make lock    write requirements.lock anew from what is installed
 
@@ -12,17 +12,21 @@ PYTHON ?= $(firstword $(foreach name,$(candidates),$(shell $(name) -c '$(suitabl
 bin := .venv/bin
 export PATH := $(CURDIR)/$(bin):$(PATH)
 
+# Threads that wait for each other sleep soon, instead of burning the core that the other one needs.
+export GOMP_SPINCOUNT ?= 2000
+
 .PHONY: repro test lab lint lock
 
 repro: .venv/installed
 	$(bin)/python -m ltnb.params
 	$(bin)/dvc repro
+	@echo 'The report: report/index.html'
 
 test: .venv/installed
 	$(bin)/pytest --nbval-lax --nbval-current-env tests notebooks
 
 lab: .venv/installed
-	$(bin)/jupyter lab --KernelManager.transport_encryption=required
+	$(bin)/jupyter lab --KernelManager.transport_encryption=required $(LAB)
 
 lint: .venv/installed
 	$(bin)/ruff check
@@ -31,7 +35,8 @@ lint: .venv/installed
 	$(bin)/lint-imports
 
 lock: .venv/installed
-	$(bin)/python tests/test_packaging.py > requirements.lock
+	$(bin)/python tests/test_packaging.py > requirements.lock.new
+	mv requirements.lock.new requirements.lock
 
 # The lock leaves out the CUDA libraries that torch brings on Linux, at versions that torch itself names.
 .venv/installed: pyproject.toml requirements.lock

@@ -76,4 +76,7 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except ParamsError as error:
+        sys.exit(str(error))

@@ -13,15 +13,16 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ltnb.data.settings import DatasetSettings
 from ltnb.methods import MethodSettings, System
 
 FILE_NAME = "params.yaml"
 
-# Keys become folder names and DVC stage names.
-Key = Annotated[str, Field(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*$")]
+# Keys become names of folders and of DVC's stages; DVC takes a dot for the path of a setting.
+Key = Annotated[str, Field(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$", max_length=60)]
+RESERVED = ("compare", "training")  # names of pages and folders that stand beside the methods'
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -86,6 +87,22 @@ class Params(BaseModel):
     seeds: Annotated[list[Seed], Field(min_length=1), AfterValidator(_no_repeats)]
     training: TrainingSettings
 
+    @model_validator(mode="after")
+    def _names_are_free(self) -> Self:
+        for name in RESERVED:
+            if name in self.methods:
+                raise ValueError(f"methods.{name}: {name!r} is taken by the pipeline; expected another name")
+        stages: dict[str, str] = {}
+        for dataset in self.datasets:
+            for method in self.methods:
+                pair = f"{dataset} × {method}"
+                if stages.setdefault(f"{dataset}-{method}", pair) != pair:
+                    raise ValueError(
+                        f"methods.{method}: {pair} and {stages[f'{dataset}-{method}']} are both called "
+                        f"{dataset}-{method}; expected names that stay apart"
+                    )
+        return self
+
     def run(self, dataset: str, method: str, seed: int) -> RunSettings:
         """Return the settings of one run.
 
@@ -108,11 +125,13 @@ class Params(BaseModel):
 def find_project(start: Path | None = None) -> Path:
     """Return the nearest folder at or above ``start`` (the current folder) that holds a ``params.yaml``.
 
+    Outside any project it is the one that this package is installed from.
+
     Raises:
         ParamsError: there is none.
     """
     start = (start or Path.cwd()).resolve()
-    for folder in (start, *start.parents):
+    for folder in (start, *start.parents, Path(__file__).parents[1]):
         if (folder / FILE_NAME).is_file():
             return folder
     raise ParamsError(f"no {FILE_NAME} in {start} or above it; expected to run inside a project")
@@ -130,12 +149,15 @@ def load(file: Path | None = None) -> Params:
     file = file or find_project() / FILE_NAME
     try:
         text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ParamsError(f"{file}: cannot be read ({error.strerror}); expected a params file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{file}: cannot be read ({error}); expected a params file in UTF-8") from None
     try:
         # ruamel reads YAML 1.2, as DVC does: 1e-3 is a number (to PyYAML it is text) and a key stands once.
         content = YAML(typ="safe", pure=True).load(text)
-    except YAMLError as error:
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ParamsError(f"{file}:{line}: is not valid YAML: {error.problem}") from None
+    except (YAMLError, ValueError, RecursionError) as error:
         raise ParamsError(f"{file}: is not valid YAML: {error}") from None
     try:
         return Params.model_validate(content)
@@ -171,6 +193,12 @@ def _fault(details: ErrorDetails, file: Path, lines: Any) -> str:
             return f"{where}: {value!r}{_nearest(str(value), options)}"
         case "value_error":
             return f"{where}: {context['error']}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"{where}: {value!r}: expected a mapping"
+        case "string_pattern_mismatch" | "string_too_long":
+            return f"{where}: {value!r}: expected at most 60 lower-case letters and digits, with single - or _ inside"
+        case "too_short":
+            return f"{where}: {value!r}: expected at least one"
         case _:
             return f"{where}: {value!r}: {details['msg'].replace('Input should', 'should')}"
 

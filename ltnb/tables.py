@@ -1,5 +1,6 @@
 """Runs as data frames: what was measured, its mean and spread over seeds, and paired differences."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -149,6 +150,16 @@ def paired_differences(frame: pd.DataFrame, *, baseline: str, confidence: float 
     margin = stats.t.ppf((1 + confidence) / 2, table["n"] - 1) * table["sd"] / np.sqrt(table["n"])
     table = table.assign(baseline=baseline, low=table["difference"] - margin, high=table["difference"] + margin)
     return table[["method", "baseline", "group", "difference", "low", "high", "n"]]
+
+
+def pairwise_differences(frame: pd.DataFrame) -> pd.DataFrame:
+    """`paired_differences` of every method from every method before it; empty for a single method."""
+    methods = list(frame["method"].unique())
+    tables = [
+        paired_differences(frame[frame["method"].isin(pair)], baseline=pair[0])
+        for pair in itertools.combinations(methods, 2)
+    ]
+    return pd.concat(tables, ignore_index=True) if tables else paired_differences(frame, baseline=methods[0])
 
 
 def spaces(run: Run) -> list[str]:

@@ -1,10 +1,12 @@
 """The training loop. It knows no method by name: a method says which views it takes and names its terms."""
 
 import hashlib
+import io
 import json
 import math
 import os
 import platform
+import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +28,10 @@ from ltnb.models.encoders import encoder
 from ltnb.params import RunSettings, TrainingSettings
 
 # What decides a run's numbers, relative to the package. `dvc.yaml` names the same files as dependencies.
-CODE = ("data", "files.py", "losses", "methods", "models", "params.py", "runs.py", "training.py")
+CODE = (
+    "data", "files.py", "inputs.py", "losses", "methods", "models", "params.py", "runs.py", "training.py",
+    "workspace.py",
+)  # fmt: skip
 
 History = list[dict[str, float]]
 
@@ -133,7 +138,7 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             It is removed once the run is written.
 
     Raises:
-        NonFiniteLossError: a term became infinite or NaN.
+        NonFiniteLossError: a term, or what the last step leaves, became infinite or NaN.
         ValueError: the device that is asked for is not there.
     """
     training = settings.training
@@ -191,12 +196,16 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
         if checkpoint and (epoch + 1) % training.checkpoint_every == 0:
             state.save(checkpoint, history)
 
+    embeddings = evaluation.embeddings(method)
+    for array, values in embeddings.items():  # the last step's weights have been through no loss yet
+        if not np.isfinite(values).all():
+            raise NonFiniteLossError(f"{name}: {array} is not finite after the last step of epoch {training.epochs}")
     runs.write(
         output,
         params=params,
         metrics=evaluation.metrics(method, history),
         history=pd.DataFrame(history).astype({"epoch": int}),
-        embeddings=evaluation.embeddings(method),
+        embeddings=embeddings,
         weights=method.state_dict(),
     )
     if checkpoint:
@@ -243,23 +252,33 @@ class _State:
         self.generators = generators
 
     def save(self, file: Path, history: History) -> None:
+        content = io.BytesIO()
+        torch.save(
+            {
+                "identity": self.identity,
+                "method": self.method.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "generators": {name: generator.get_state() for name, generator in self.generators.items()},
+                "history": history,
+            },
+            content,
+        )
         with replacing(file) as temporary:
-            torch.save(
-                {
-                    "identity": self.identity,
-                    "method": self.method.state_dict(),
-                    "optimizer": self.optimizer.state_dict(),
-                    "generators": {name: generator.get_state() for name, generator in self.generators.items()},
-                    "history": history,
-                },
-                temporary,
-            )
+            temporary.write_bytes(hashlib.sha256(content.getbuffer()).digest() + content.getbuffer())
 
     def restore(self, file: Path | None, device: torch.device) -> History:
         """Load ``file`` if it is there and belongs to this run; return the history up to it."""
-        if file is None or not file.is_file():
+        if file is None:
             return []
-        saved = torch.load(file, map_location=device, weights_only=True)
+        for leftover in file.parent.glob(f".{file.name}.*"):  # of a kill while a checkpoint was written
+            shutil.rmtree(leftover)
+        if not file.is_file():
+            return []
+        digest, content = file.read_bytes()[:32], file.read_bytes()[32:]
+        if hashlib.sha256(content).digest() != digest:
+            print(f"{file} is damaged; starting from the first epoch", file=sys.stderr)
+            return []
+        saved = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
         if saved["identity"] != self.identity:
             print(
                 f"{file} belongs to other settings, code or data; starting from the first epoch",

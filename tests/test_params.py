@@ -34,8 +34,8 @@ def faults(file: Path, text: str) -> str:
 
 def test_the_default_experiment_is_valid() -> None:
     experiment = params.load(Path(__file__).parents[1] / "params.yaml")
-    assert list(experiment.methods) == ["ce", "logit-adjustment", "supcon", "bcl"]
-    assert experiment.seeds == [0, 1, 2]
+    assert experiment.datasets
+    assert experiment.methods
 
 
 def test_a_row_is_its_systems_defaults_and_what_it_changes(file: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ("seeds: [0, 1]", "seeds: []", "6: seeds: []: "),
         ("system: bcl", "system: bcll", "5: methods.bcl.system: 'bcll': unknown system; did you mean bcl?"),
         ("system: bcl, ", "", "5: methods.bcl.system: is missing; expected one of ce, logit-adjustment, supcon, bcl"),
-        ("1e-1", "0", "5: methods.bcl.temperature: 0: should be greater than 0"),
+        ("1e-1", "0", "5: methods.bcl.temperature: 0: should be greater than or equal to 0.001"),
         ("1e-1", "true", "5: methods.bcl.temperature: True: should be a valid number"),
         ("1e-1", "'0.1'", "5: methods.bcl.temperature: '0.1': should be a valid number"),
         ("1e-1", ".nan", "5: methods.bcl.temperature: nan: should be a finite number"),
@@ -116,14 +116,21 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ),
         ("{system: ce}", "{system: ce, classifier_scale: 9}", "4: methods.ce: classifier_scale: 9.0 has no effect"),
         ("{system: ce}", "{system: ce, views: [weak, weak]}", "4: methods.ce: views: ['weak', 'weak'] has views"),
-        ("  ce:", "  Ce x:", "4: methods.Ce x: 'Ce x': String should match pattern"),
+        ("  ce:", "  Ce x:", "4: methods.Ce x: 'Ce x': expected at most 60 lower-case letters"),
         ("  ce:", "  bcl:", "is not valid YAML"),
-        ("{system: ce}", "ce", "4: methods.ce"),
+        ("{system: ce}", "ce", "4: methods.ce: 'ce': expected a mapping"),
+        ("  ce:", "  compare:", "methods.compare: 'compare' is taken by the pipeline"),
+        ("  ce:", "  ce-0.1:", "methods.ce-0.1: 'ce-0.1': expected at most 60 lower-case letters"),
+        ("  ce:", "  b-ce: {system: ce}\n  ce:", "called a-b-ce; expected names that stay apart"),
+        ("{epochs: 10}", "", "7: training: None: expected a mapping"),
     ],
 )
 def test_a_mistake_is_told_with_line_path_value_and_remedy(file: Path, good: str, bad: str, told: str) -> None:
     assert good in GOOD
-    message = faults(file, GOOD.replace(good, bad, 1))
+    text = GOOD.replace(good, bad, 1)
+    if "a-b-ce" in told:
+        text = text.replace("digits-if100:", "a: {source: digits, imbalance: 2}\n  a-b:")
+    message = faults(file, text)
     assert message.startswith(f"{file}:")
     assert told in message
 
@@ -135,6 +142,9 @@ def test_all_mistakes_are_told_at_once(file: Path) -> None:
 
 def test_an_empty_file_and_a_missing_one(file: Path) -> None:
     assert str(file) in faults(file, "")
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(params.ParamsError, match=r"cannot be read .*UTF-8"):
+        params.load(file)
     with pytest.raises(params.ParamsError, match="cannot be read"):
         params.load(file.with_name("none.yaml"))
 
@@ -161,6 +171,8 @@ def test_the_project_is_found_from_any_folder_below_it(tmp_path: Path, monkeypat
 
 def test_outside_a_project_the_error_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    assert params.find_project() == Path(params.__file__).parents[1]  # the one that the package is installed from
+    monkeypatch.setattr(params, "__file__", str(tmp_path / "elsewhere" / "ltnb" / "params.py"))
     with pytest.raises(params.ParamsError, match=r"no params\.yaml in"):
         params.load()
 

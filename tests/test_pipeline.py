@@ -181,6 +181,7 @@ def test_a_new_method_or_seed_adds_only_its_own_runs(project: Path) -> None:
         ("ltnb/tables.py", ("geometry", "compare")),
         ("ltnb/report.py", ("report",)),
         ("ltnb/training.py", ("train",)),
+        ("ltnb/inputs.py", ("train", "geometry", "compare")),
         ("ltnb/losses/balanced_contrastive.py", ("train",)),
         ("README.md", ()),
     ],

@@ -236,3 +236,20 @@ def test_headline_metrics_leave_out_what_does_not_exist(tmp_path: Path) -> None:
     metrics = tables.headline_metrics([run], tables.measure(run))
     assert not {"accuracy_sd", "accuracy_few", "test_minority_collapse_angle"} & set(metrics)
     json.dumps(metrics, allow_nan=False)
+
+
+def test_a_single_method_has_no_differences() -> None:
+    frame = pd.DataFrame({"method": ["bcl"] * 2, "seed": [0, 1], "group": ["all"] * 2, "accuracy": [0.5, 0.6]})
+    differences = tables.paired_differences(frame, baseline="bcl")
+    assert list(differences) == ["method", "baseline", "group", "difference", "low", "high", "n"]
+    assert differences.empty
+    assert tables.pairwise_differences(frame).empty
+
+
+def test_every_pair_of_methods_is_compared_once() -> None:
+    methods = ["ce"] * 2 + ["supcon"] * 2 + ["bcl"] * 2
+    frame = pd.DataFrame(
+        {"method": methods, "seed": [0, 1] * 3, "group": "all", "accuracy": [0, 0, 0.4, 0.6, 0.5, 0.7]}
+    )
+    pairs = tables.pairwise_differences(frame).set_index(["baseline", "method"])["difference"]
+    assert pairs.to_dict() == pytest.approx({("ce", "supcon"): 0.5, ("ce", "bcl"): 0.6, ("supcon", "bcl"): 0.1})

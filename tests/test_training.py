@@ -1,6 +1,8 @@
 """The loop: budget and batches, resuming after a kill, non-finite losses, and what a run leaves behind."""
 
 import dataclasses
+import hashlib
+import io
 import json
 import math
 import subprocess
@@ -60,7 +62,7 @@ def settings_of(method: Any = None, **changes: Any) -> RunSettings:
     )
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def folder_content(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
 
@@ -103,7 +105,7 @@ def test_an_empty_group_is_absent_and_not_zero() -> None:
 def test_what_a_run_leaves(method: Any, dataset: Dataset, tmp_path: Path) -> None:
     run = training.train(settings_of(method), dataset, tmp_path / "run", tmp_path / "c.pt")
     assert {"params.json", "metrics.json", "history.csv", "embeddings.npz", "model.safetensors"} == set(
-        content(tmp_path / "run")
+        folder_content(tmp_path / "run")
     )
     assert not (tmp_path / "c.pt").exists()
     assert (run.dataset, run.method, run.seed) == ("bars", "m", 0)
@@ -142,8 +144,8 @@ def test_the_same_settings_give_the_same_bytes_and_another_seed_others(dataset: 
     torch.manual_seed(2)  # the global state decides nothing
     training.train(settings_of(BCL()), dataset, tmp_path / "b")
     training.train(settings_of(BCL(), seed=1), dataset, tmp_path / "c")
-    assert content(tmp_path / "a") == content(tmp_path / "b")
-    assert content(tmp_path / "a")["history.csv"] != content(tmp_path / "c")["history.csv"]
+    assert folder_content(tmp_path / "a") == folder_content(tmp_path / "b")
+    assert folder_content(tmp_path / "a")["history.csv"] != folder_content(tmp_path / "c")["history.csv"]
 
 
 @pytest.mark.parametrize("killed_in_epoch", [0, 1, 3])
@@ -169,7 +171,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(
     capsys.readouterr()
     training.train(settings, dataset, tmp_path / "broken", checkpoint)
     assert ("going on after epoch 2" in capsys.readouterr().err) == (killed_in_epoch >= 2)
-    assert content(tmp_path / "broken") == content(tmp_path / "unbroken")
+    assert folder_content(tmp_path / "broken") == folder_content(tmp_path / "unbroken")
     assert not checkpoint.exists()
 
 
@@ -185,7 +187,7 @@ def test_a_checkpoint_of_other_settings_is_not_used(
     training.train(settings, dataset, tmp_path / "run", checkpoint)
     assert "belongs to other settings" in capsys.readouterr().err
     training.train(settings, dataset, tmp_path / "fresh")
-    assert content(tmp_path / "run") == content(tmp_path / "fresh")
+    assert folder_content(tmp_path / "run") == folder_content(tmp_path / "fresh")
 
 
 def test_a_checkpoint_is_never_unpickled(dataset: Dataset, tmp_path: Path) -> None:
@@ -193,9 +195,38 @@ def test_a_checkpoint_is_never_unpickled(dataset: Dataset, tmp_path: Path) -> No
         def __reduce__(self) -> Any:
             return (pytest.fail, ("a checkpoint was unpickled",))
 
-    torch.save({"identity": Trap()}, tmp_path / "c.pt")
+    content = io.BytesIO()
+    torch.save({"identity": Trap()}, content)
+    (tmp_path / "c.pt").write_bytes(hashlib.sha256(content.getvalue()).digest() + content.getvalue())
     with pytest.raises(Exception, match=r"(?i)weights.only"):
         training.train(settings_of(), dataset, tmp_path / "run", tmp_path / "c.pt")
+
+
+@pytest.mark.parametrize("damage", [b"", b"text", None])
+def test_a_damaged_checkpoint_is_said_to_be_and_not_used(
+    damage: bytes | None, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    checkpoint = tmp_path / "c.pt"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_args, **_kwargs: None)  # keep the finished run's checkpoint
+        training.train(settings_of(), dataset, tmp_path / "before", checkpoint)
+    content = bytearray(checkpoint.read_bytes())
+    content[len(content) // 2] ^= 1  # a bit of a weight: nothing but the digest can tell
+    checkpoint.write_bytes(content if damage is None else damage)
+    (tmp_path / ".c.pt.left").mkdir()
+    training.train(settings_of(), dataset, tmp_path / "run", checkpoint)
+    assert f"{checkpoint} is damaged" in capsys.readouterr().err
+    assert folder_content(tmp_path / "run") == folder_content(tmp_path / "before")
+    assert not (tmp_path / ".c.pt.left").exists()
+
+
+def test_weights_that_the_last_step_ruins_are_not_a_result(dataset: Dataset, tmp_path: Path) -> None:
+    ruinous = settings_of(learning_rate=1e38, epochs=1, warmup_epochs=0, batch_size=100)  # a single step
+    with pytest.raises(
+        training.NonFiniteLossError, match=r"bars m seed 0: .* not finite after the last step of epoch 1"
+    ):
+        training.train(ruinous, dataset, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_non_finite_loss_names_method_term_and_step(
@@ -231,11 +262,11 @@ def test_cuda_that_is_not_there(dataset: Dataset, tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_covers_what_training_imports() -> None:
-    """Every module of the package that `ltnb.training` loads decides the numbers, so CODE must hold it."""
-    code = "import sys, ltnb.training; print(*[m for m in sys.modules if m.startswith('ltnb.')])"
+    """Every module of the package that a training notebook loads decides the numbers, so CODE must hold it."""
+    code = "import sys, ltnb.inputs; print(*[m for m in sys.modules if m.startswith('ltnb.')])"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     covered = {entry.removesuffix(".py") for entry in training.CODE}
-    assert {module.split(".")[1] for module in loaded} <= covered | {"training"}
+    assert {module.split(".")[1] for module in loaded} <= covered
     assert covered <= {module.split(".")[1] for module in loaded}
 
 

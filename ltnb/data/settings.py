@@ -46,6 +46,7 @@ class DatasetSettings(BaseModel):
     seed: int = Field(
         default=0,
         ge=0,
+        lt=2**32,
         description="Chooses the test images and the training images that stay. Shared by all training "
         "seeds, so that their runs differ in initialisation, order and views but not in data.",
     )

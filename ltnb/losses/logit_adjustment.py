@@ -78,5 +78,5 @@ def _log_prior(class_counts: Tensor, num_classes: int) -> Tensor:
         )
     if class_counts.device.type == "cpu" and not (class_counts > 0).all():
         raise ValueError(f"class_counts must be positive, got {class_counts.tolist()}")
-    counts = class_counts.to(torch.promote_types(class_counts.dtype, torch.float32))
+    counts = class_counts.double()
     return (counts / counts.sum()).log()

@@ -1,10 +1,8 @@
 """Balanced contrastive learning (Zhu et al., CVPR 2022)."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from ltnb.methods.settings import MethodSettings, View, Weight
+from ltnb.methods.settings import Classification, Contrast, MethodSettings, Views, Weight
 
 
 class BCL(MethodSettings):
@@ -23,8 +21,8 @@ class BCL(MethodSettings):
     """
 
     system: Literal["bcl"] = "bcl"
-    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("strong", "strong", "strong")
-    classification: Literal["cross-entropy", "logit-adjusted"] = "logit-adjusted"
+    views: Views = ("strong", "strong", "strong")
+    classification: Classification = "logit-adjusted"
     classification_weight: Weight = 2.0  # (λ, μ) = (2, 0.6) for CIFAR in the ports that reach the paper's
     contrast_weight: Weight = 0.6  # numbers; (1, 0.35) for ImageNet-LT and iNaturalist in the official code
-    contrast: Literal["none", "supervised", "balanced"] = "balanced"
+    contrast: Contrast = "balanced"

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ltnb.methods.settings import MethodSettings
+from ltnb.methods.settings import Classification, MethodSettings
 
 
 class LogitAdjustment(MethodSettings):
@@ -13,4 +13,4 @@ class LogitAdjustment(MethodSettings):
     """
 
     system: Literal["logit-adjustment"] = "logit-adjustment"
-    classification: Literal["cross-entropy", "logit-adjusted"] = "logit-adjusted"
+    classification: Classification = "logit-adjusted"

@@ -5,7 +5,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 View = Literal["none", "weak", "strong"]
+Views = Annotated[tuple[View, ...], Field(min_length=1, strict=False)]
+Classification = Literal["cross-entropy", "logit-adjusted"]
+Contrast = Literal["none", "supervised", "balanced"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Temperature = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]  # below, 1/τ leaves float32's useful range
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -21,17 +25,17 @@ class MethodSettings(BaseModel):
     system: str
 
     # The first view of an image is classified; the others are contrasted with each other.
-    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("strong",)
+    views: Views = ("strong",)
 
     classifier: Literal["linear", "cosine"] = "linear"
     classifier_scale: Positive = 30.0  # s of the cosine classifier, as BCL's code sets it
 
-    classification: Literal["cross-entropy", "logit-adjusted"] = "cross-entropy"
+    classification: Classification = "cross-entropy"
     adjustment_strength: Positive = 1.0  # τ of logit adjustment; 1 is the Bayes-consistent value
     classification_weight: Weight = 1.0  # λ
 
-    contrast: Literal["none", "supervised", "balanced"] = "none"
-    temperature: Positive = 0.1  # τ of the contrast; 0.1 is BCL's for CIFAR, 0.07 for ImageNet-LT
+    contrast: Contrast = "none"
+    temperature: Temperature = 0.1  # τ of the contrast; 0.1 is BCL's for CIFAR, 0.07 for ImageNet-LT
     contrast_weight: Weight = 1.0  # μ
     projection_hidden: Annotated[int, Field(ge=1)] = 512
     projection_dim: Annotated[int, Field(ge=1)] = 128

@@ -1,10 +1,8 @@
 """Supervised contrastive learning (Khosla et al., NeurIPS 2020) beside a logit-adjusted classifier."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from ltnb.methods.settings import MethodSettings, View, Weight
+from ltnb.methods.settings import Classification, Contrast, MethodSettings, Views, Weight
 
 
 class SupervisedContrastive(MethodSettings):
@@ -16,8 +14,8 @@ class SupervisedContrastive(MethodSettings):
     """
 
     system: Literal["supcon"] = "supcon"
-    views: Annotated[tuple[View, ...], Field(min_length=1, strict=False)] = ("strong", "strong", "strong")
-    classification: Literal["cross-entropy", "logit-adjusted"] = "logit-adjusted"
+    views: Views = ("strong", "strong", "strong")
+    classification: Classification = "logit-adjusted"
     classification_weight: Weight = 2.0
-    contrast: Literal["none", "supervised", "balanced"] = "supervised"
+    contrast: Contrast = "supervised"
     contrast_weight: Weight = 0.6

@@ -240,7 +240,7 @@ def class_key(figure: Figure | SubFigure, class_counts: Sequence[int], class_nam
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=min(len(handles), int(figure.bbox.width / figure.dpi)),
+        ncols=min(len(handles), 10 if figure.bbox.width >= 10 * figure.dpi else 5),
         title="class: training images",
         columnspacing=1.0,
         handletextpad=0.1,

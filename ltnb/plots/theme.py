@@ -26,7 +26,7 @@ class Style(NamedTuple):
 STYLES = {
     "ce": Style("Cross-entropy", "#5C5C5C", "o"),
     "logit-adjustment": Style("Logit adjustment", "#56B4E9", "s"),
-    "supcon": Style("SupCon", "#E69F00", "^"),
+    "supcon": Style("SupCon + LA", "#E69F00", "^"),
     "bcl": Style("BCL", "#0072B2", "D"),
     "featrecon": Style("FeatRecon", "#009E73", "v"),
     "bce3s": Style("BCE3S", "#D55E00", "P"),
