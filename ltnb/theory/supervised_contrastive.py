@@ -193,7 +193,7 @@ def anchor_gradient(w: ArrayLike, y: ArrayLike, temperature: float = 1.0) -> Arr
 def gradient(w: ArrayLike, y: ArrayLike, temperature: float = 1.0) -> Array:
     """∂(Σ_j ℒ_j)/∂w_i, with w_i as an anchor and as a key of every other anchor.
 
-    `anchor_gradient` with P_ik + P_ki in place of P_ik, and 1/a twice. Arguments, result and errors are the same.
+    `anchor_gradient` with P_ik + P_ki in place of P_ik, and 2/a in place of 1/a. Arguments, result, errors: the same.
     """
     return _gradient(w, y, temperature, as_key=True)
 
