@@ -175,10 +175,10 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
         content = read(notebook)
         theory[page_title(content)] = f"theory/{notebook.name}"
         add(f"theory/{notebook.name}", content)
-    free_features = place.folder / "results" / "free_features" / NOTEBOOK
-    if free_features.exists():
-        theory[page_title(read(free_features))] = "theory/free_features.ipynb"
-        add("theory/free_features.ipynb", read(free_features))
+    for notebook in sorted((place.folder / "results" / "free_features").glob(f"*/{NOTEBOOK}")):
+        loss = notebook.parent.name
+        theory[f"Free features: {loss}"] = f"theory/free_features_{loss}.ipynb"
+        add(f"theory/free_features_{loss}.ipynb", page(read(notebook), loss))
     table = place.folder / "results" / "claims" / "ledger.csv"
     if table.exists():
         theory["The ledger of claims"] = "theory/ledger.md"
