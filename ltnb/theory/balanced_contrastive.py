@@ -48,7 +48,7 @@ def class_averaged_bound(
 ) -> Array:
     """Theorem 2, anchor by anchor: ℒᵢ ≥ log(1 + (K − 1) exp((repulsionᵢ − attractionᵢ)/τ)).
 
-        attractionᵢ = 1/|Pᵢ| Σ_{p ∈ Pᵢ} zᵢ·z_p,        repulsionᵢ = 1/(K − 1) Σ_{q ≠ y} (mean of zᵢ·z_k over keys k of q)
+        attractionᵢ = 1/|Pᵢ| Σ_{p ∈ Pᵢ} zᵢ·z_p,    repulsionᵢ = 1/(K − 1) Σ_{q ≠ y} (mean of zᵢ·z_k over keys k of q)
 
     with the keys of the balanced contrastive loss: Pᵢ = B_y∖{i}, and the prototype of the class where there is one.
     Equality iff all zᵢ·z_p over the positives are equal, and all zᵢ·z_k over the keys of all other classes.
@@ -372,4 +372,4 @@ def optimality_gap(
     gradient[:num_anchors] = weights[:, None] * coefficients / temperature
     gradient = (gradient + gradient.T) / 2
     certificate = gradient - np.diag((gradient * (vectors @ vectors.T)).sum(axis=1))
-    return num_keys * max(0.0, -float(np.linalg.eigvalsh(certificate)[0]))
+    return float(num_keys * max(0.0, -np.linalg.eigvalsh(certificate)[0]))
