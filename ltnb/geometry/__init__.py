@@ -25,12 +25,15 @@ from ltnb.geometry.means import (
     mean_norms,
     minority_collapse_angle,
 )
+from ltnb.geometry.prototypes import PrototypeForm, anchored_prototypes
 from ltnb.geometry.separation import classifier_separability, compactness, separability
 from ltnb.geometry.simplex import regular_simplex, simplex_cosine, simplex_distance
 
 __all__ = [
     "Centring",
+    "PrototypeForm",
     "alignment",
+    "anchored_prototypes",
     "centred_class_means",
     "class_angles",
     "class_cosines",

@@ -9,13 +9,13 @@ WIDTHS = (16, 32, 64)
 
 
 class ResidualBlock(nn.Module):
-    """Two 3×3 convolutions and a parameter-free shortcut: relu(x + f(x)).
+    """Two 3×3 convolutions and a parameter-free shortcut: relu(x + f(x)), or x + f(x) without the last ReLU.
 
     Where the block halves the resolution, the shortcut subsamples its input and pads the new channels with
     zeros (option A of the paper, which the long-tail literature's ResNet-32 uses as well).
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: int, *, last_relu: bool = True) -> None:
         """Make a block from ``in_channels`` to ``out_channels`` with the given ``stride``."""
         super().__init__()
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
@@ -24,6 +24,7 @@ class ResidualBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(out_channels)
         self.stride = stride
         self.new_channels = out_channels - in_channels
+        self.last_relu = last_relu
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, in_channels, H, W) to (N, out_channels, H/stride, W/stride)."""
@@ -31,18 +32,27 @@ class ResidualBlock(nn.Module):
         if self.stride > 1 or self.new_channels > 0:
             x = x[:, :, :: self.stride, :: self.stride]
             x = F.pad(x, (0, 0, 0, 0, self.new_channels // 2, self.new_channels - self.new_channels // 2))
-        return F.relu(residual + x)
+        return F.relu(residual + x) if self.last_relu else residual + x
 
 
 class ResNet(nn.Module):
     """A CIFAR-style residual network without its classifier: images to average-pooled features.
 
     Three stages of 16, 32 and 64 channels, the second and third at half the resolution of the one before,
-    6n + 2 layers in all with n blocks a stage. The features come after a ReLU, so they are non-negative.
+    6n + 2 layers in all with n blocks a stage. The features come after a ReLU, so they are non-negative: no two of
+    them are more than 90° apart, and none can lie at a vertex of a regular simplex around the origin, as prototypes
+    do (PAL). Either option lifts that: ``last_relu=False`` ends the last block without its ReLU, so that the pooled
+    features have both signs; ``feature_dim`` maps the pooled features linearly (with a bias) to that many dimensions,
+    2 or 3 of which can be drawn as they are.
     """
 
-    def __init__(self, blocks: int, in_channels: int) -> None:
-        """Make a network with ``blocks`` residual blocks a stage for images of ``in_channels`` channels."""
+    def __init__(
+        self, blocks: int, in_channels: int, *, last_relu: bool = True, feature_dim: int | None = None
+    ) -> None:
+        """Make a network with ``blocks`` residual blocks a stage for images of ``in_channels`` channels.
+
+        With the defaults it has the same parameters as without the options, drawn from the same random numbers.
+        """
         super().__init__()
         self.conv = nn.Conv2d(in_channels, WIDTHS[0], 3, padding=1, bias=False)
         self.bn = nn.BatchNorm2d(WIDTHS[0])
@@ -51,30 +61,34 @@ class ResNet(nn.Module):
         for width in WIDTHS:
             for block in range(blocks):
                 stride = 2 if block == 0 and width != WIDTHS[0] else 1
-                stages.append(ResidualBlock(channels, width, stride))
+                is_last = width == WIDTHS[-1] and block == blocks - 1
+                stages.append(ResidualBlock(channels, width, stride, last_relu=last_relu or not is_last))
                 channels = width
         self.stages = nn.Sequential(*stages)
-        self.feature_dim = channels
+        self.feature_dim = channels if feature_dim is None else feature_dim
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight)
+        self.embedding = nn.Identity() if feature_dim is None else nn.Linear(channels, feature_dim)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map images (N, C, H, W) to features (N, 64)."""
+        """Map images (N, C, H, W) to features (N, ``feature_dim``), 64 of them unless another number was asked for."""
         x = self.stages(F.relu(self.bn(self.conv(images))))
-        features: Tensor = x.mean(dim=(2, 3))
+        features: Tensor = self.embedding(x.mean(dim=(2, 3)))
         return features
 
 
-def encoder(name: str, in_channels: int) -> ResNet:
+def encoder(name: str, in_channels: int, *, last_relu: bool = True, feature_dim: int | None = None) -> ResNet:
     """Return the encoder called ``name``, ready for images of ``in_channels`` channels.
 
     Args:
         name: one of ``DEPTHS``: ``"resnet8"``, ``"resnet20"``, ``"resnet32"``.
         in_channels: 1 for grey-scale images, 3 for colour.
+        last_relu: whether the last residual block ends with its ReLU, as in the papers' networks.
+        feature_dim: a last linear layer to that many dimensions, at least 1; ``None`` for none.
 
     Raises:
-        ValueError: the name is not in ``DEPTHS``.
+        ValueError: the name is not in ``DEPTHS``, or feature_dim < 1.
 
     >>> network = encoder("resnet32", in_channels=3)
     >>> sum(p.numel() for p in network.parameters()) + 64 * 10 + 10  # with a linear classifier of ten classes
@@ -82,4 +96,7 @@ def encoder(name: str, in_channels: int) -> ResNet:
     """
     if name not in DEPTHS:
         raise ValueError(f"encoder {name!r} is not known; expected one of {', '.join(DEPTHS)}")
-    return ResNet(DEPTHS[name], in_channels).to(memory_format=torch.channels_last)  # twice as fast on a CPU
+    if feature_dim is not None and feature_dim < 1:
+        raise ValueError(f"feature_dim must be at least 1, or None for no last linear layer; got {feature_dim}")
+    network = ResNet(DEPTHS[name], in_channels, last_relu=last_relu, feature_dim=feature_dim)
+    return network.to(memory_format=torch.channels_last)  # twice as fast on a CPU

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ltnb.geometry import PrototypeForm, anchored_prototypes
+
 
 class CosineClassifier(nn.Module):
     """f_k(x) = s · cos(w_k, x): a classifier that sees directions only, so class size cannot show in ‖w_k‖.
@@ -24,6 +26,59 @@ class CosineClassifier(nn.Module):
     def forward(self, features: Tensor) -> Tensor:
         """Map features (N, d) to logits (N, K) in [−s, s]."""
         return self.scale * F.linear(F.normalize(features, dim=1), F.normalize(self.weight, dim=1))
+
+
+class NormalisedClassifier(nn.Module):
+    """f_k(x) = w̄_k · x + b_k,  w̄_k = w_k/‖w_k‖: the classifier of BCE3S.
+
+    Classifier vectors count by direction alone; features keep their length, which is then what makes a logit large,
+    and there is no scale. ``weight`` (K, d) and ``bias`` (K,) hold a row and a number a class, as in
+    ``torch.nn.Linear``. BCE3S's code draws the weights from N(0, 1/d) (Kaiming's with gain 1), as is done here; their
+    length does not show in the logits, but the longer a row, the less a step of SGD turns it. How the paper starts
+    the bias we do not know: 0 here, as good as any value for a softmax; under a sigmoid it is every class at even
+    odds.
+    """
+
+    def __init__(self, feature_dim: int, num_classes: int) -> None:
+        """Make a classifier of ``num_classes`` directions in ``feature_dim`` dimensions."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_classes, feature_dim))
+        nn.init.kaiming_normal_(self.weight, nonlinearity="linear")
+        self.bias = nn.Parameter(torch.zeros(num_classes))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map features (N, d) to logits (N, K)."""
+        return F.linear(features, F.normalize(self.weight, dim=1), self.bias)
+
+
+class AnchoredClassifier(nn.Module):
+    """f_k(x) = s w_k · x, or s w_k · x/‖x‖, with prototypes w_k that are never trained: PAL and FNPAL."""
+
+    weight: Tensor
+
+    def __init__(
+        self,
+        feature_dim: int,
+        num_classes: int,
+        *,
+        scale: float,
+        normalise_features: bool,
+        form: PrototypeForm = "automatic",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Place ``num_classes`` prototypes in ``feature_dim`` dimensions."""
+        super().__init__()
+        generator = torch.default_generator if generator is None else generator
+        prototypes = anchored_prototypes(num_classes, feature_dim, form=form, generator=generator)
+        self.register_buffer("weight", prototypes.to(torch.get_default_dtype()))
+        self.scale = scale
+        self.normalise_features = normalise_features
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map features (N, d) to logits (N, K), in [−s, s] where the features are normalised."""
+        if self.normalise_features:
+            features = F.normalize(features, dim=1)
+        return self.scale * F.linear(features, self.weight)
 
 
 class Projector(nn.Module):
