@@ -8,15 +8,27 @@ Plain cross-entropy is `torch.nn.functional.cross_entropy`.
 from ltnb.losses.anchors import valid_anchors
 from ltnb.losses.balanced_contrastive import balanced_contrastive
 from ltnb.losses.binary_cross_entropy import bce_contrastive, bce_joint, bce_uniform
+from ltnb.losses.cross_entropy import ce_contrastive, ce_uniform
 from ltnb.losses.logit_adjustment import logit_adjusted_cross_entropy
+from ltnb.losses.margin import ldam_margins, margin_cross_entropy
+from ltnb.losses.squared_error import mse_contrastive, mse_joint, mse_uniform
 from ltnb.losses.supervised_contrastive import supervised_contrastive
+from ltnb.losses.temperatures import class_temperatures
 
 __all__ = [
     "balanced_contrastive",
     "bce_contrastive",
     "bce_joint",
     "bce_uniform",
+    "ce_contrastive",
+    "ce_uniform",
+    "class_temperatures",
+    "ldam_margins",
     "logit_adjusted_cross_entropy",
+    "margin_cross_entropy",
+    "mse_contrastive",
+    "mse_joint",
+    "mse_uniform",
     "supervised_contrastive",
     "valid_anchors",
 ]

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 
-def valid_anchors(y: Tensor, *, prototypes: bool = False) -> Tensor:
-    """Mark the anchors that have a positive: another sample of their class, or their class prototype.
+def valid_anchors(y: Tensor, *, prototypes: bool = False, key_labels: Tensor | None = None) -> Tensor:
+    """Mark the anchors that have a positive: another sample of their class, a further key, or their class prototype.
 
     Contrastive losses leave the other anchors out. `valid_anchors(y).sum()` tells a loss of zero that has nothing
     to learn from apart from one that is solved; as a tensor it costs no wait for the device.
@@ -13,13 +13,15 @@ def valid_anchors(y: Tensor, *, prototypes: bool = False) -> Tensor:
     Args:
         y: (N,) integer labels, both views stacked.
         prototypes: whether the loss is given class prototypes; then every anchor has a positive.
+        key_labels: (M,) integer labels of the further keys that the loss is given, or None.
 
     Returns:
         (N,) bool.
     """
     if prototypes:
         return torch.ones_like(y, dtype=torch.bool)
-    return (y[:, None] == y).sum(dim=1) > 1
+    valid = (y[:, None] == y).sum(dim=1) > 1
+    return valid if key_labels is None else valid | (y[:, None] == key_labels).any(dim=1)
 
 
 def weight_by_class(losses: Tensor, valid: Tensor, class_sizes: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ltnb.losses.anchors import reduce_anchors, weight_by_class
-from ltnb.losses.checks import check_choice, check_class_indices, check_temperature, check_unit_rows
+from ltnb.losses.checks import check_choice, check_class_indices, check_positive, check_unit_rows
 from ltnb.losses.partition import log_partition
 
 
@@ -71,8 +71,8 @@ def balanced_contrastive(
             raise ValueError(
                 f"prototypes must have rows of length {z.shape[1]} like z, got shape {tuple(prototypes.shape)}"
             )
-    check_class_indices(y, num_samples, num_classes)
-    check_temperature(temperature)
+    check_class_indices("y", y, num_samples, num_classes)
+    check_positive("temperature", temperature)
     check_choice("averaging", averaging, ("none", "L1", "L2", "L3"))
     check_choice("anchor_weighting", anchor_weighting, ("sample", "class"))
     check_choice("reduction", reduction, ("mean", "sum", "none"))

@@ -5,6 +5,9 @@ compete. softplus(s) = log(1 + exp(s)). The paper keeps classifier vectors at no
 cosine; both are done here: rows of classifiers, projections and memories may have any length but 0. The paper adds up
 
     ℒ = mean of bce_joint + λ_ss · mean of bce_contrastive + λ_cc · bce_uniform
+
+Each term has counterparts to stand in its place, with softmax (`ltnb.losses.cross_entropy`) and with squared errors
+(`ltnb.losses.squared_error`).
 """
 
 from numbers import Real
@@ -14,7 +17,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ltnb.losses.anchors import reduce_anchors
-from ltnb.losses.checks import check_choice, check_class_indices, check_matrix, check_temperature
+from ltnb.losses.checks import check_choice, check_positive
+from ltnb.losses.labels import check_labels, has_seen_class, positive_classes
+from ltnb.losses.negatives import kept_apart, kept_by_batch
+from ltnb.losses.similarities import classifier_cosines, joint_logits, memory_cosines
 
 
 def bce_joint(
@@ -24,6 +30,7 @@ def bce_joint(
     bias: Tensor,
     *,
     negative_rate: float = 1.0,
+    negatives: str = "independent",
     generator: torch.Generator | None = None,
     reduction: str = "mean",
 ) -> Tensor:
@@ -31,56 +38,52 @@ def bce_joint(
 
         ℒᵢ = softplus(−s_iy) + Σ_{j ≠ y, p_ij < r} softplus(s_ij),     s_ij = w̄ⱼ·xᵢ + bⱼ,  w̄ⱼ = wⱼ/‖wⱼ‖,  p_ij ~ U(0, 1)
 
-    r is the rate at which negatives are kept, drawn for every sample and class apart; own classes always stay. What
-    is left of the sum is not divided by r: it is r times the full one in expectation. Our source for the formula is a
-    note on the paper, which leaves open whether the paper divides, and "<" or "≤" (the same with probability 1). The
-    released code draws one set of classes a batch instead, and keeps every class that the batch holds.
+    r is the rate at which negatives are kept; own classes always stay. What is left of the sum is not divided by r.
+    Our source for the formula is a note on the paper, which leaves open whether the paper divides, and "<" or "≤" (the
+    same with probability 1). `negatives` says how they are drawn:
+
+        "independent"  p_ij for every sample and class apart; the sum is r times the full one in expectation   the paper
+        "batch"        one set for all samples: every class the batch holds, filled up to ⌊K·r⌋ at random      the code
+
+    The released code stops at ⌊K·r⌋ and so loses true classes of a batch that holds more; here none is ever lost.
+
+    Soft labels (mixed images) have rows y_ij ≥ 0 that sum to 1. As in the released code, positive terms weigh as much
+    as the label has of the class, and only classes without a share are negatives:
+
+        ℒᵢ = Σ_{j: y_ij > 0} y_ij softplus(−s_ij) + Σ_{j: y_ij = 0, kept} softplus(s_ij)
 
     With a regular simplex of K vectors, biases 0 and x = R·w̄_y it is softplus(−R) + (K − 1) softplus(−R/(K − 1)).
 
     Args:
         features: (N, d) x, float32, float64 or bfloat16, as they are: the paper does not normalise them.
-        y: (N,) integer labels in [0, K).
+        y: (N,) integer labels in [0, K), or (N, K) soft labels of any floating-point type.
         weight: (K, d) w, normalised here; so its gradient is orthogonal to it.
         bias: (K,) b.
         negative_rate: r in (0, 1].
+        negatives: "independent" or "batch"; for r = 1 they are the same.
         generator: source of p, on the features' device; nothing is drawn for r = 1.
         reduction: "mean" over the samples, "sum", or "none": (N,).
 
     Returns:
-        The loss in float32, or float64 if one of the inputs is.
+        The loss in float32, or float64 if features, weight or bias are.
 
     Raises:
-        ValueError: wrong shapes or types, r outside (0, 1], unknown reduction; on the CPU also a label outside [0, K)
-            and a row of weight that is zero.
+        ValueError: wrong shapes or types, r outside (0, 1], an unknown choice; on the CPU also a label outside [0, K),
+            a soft label that is no distribution and a row of weight that is zero.
     """
-    check_matrix("features", features)
-    check_matrix("weight", weight)
-    (num_samples, dim), num_classes = features.shape, len(weight)
-    if weight.shape[1] != dim:
-        raise ValueError(f"weight must have rows of length {dim} like features, got shape {tuple(weight.shape)}")
-    if bias.shape != (num_classes,) or not bias.is_floating_point():
-        raise ValueError(
-            f"bias must hold one floating-point number for each of {num_classes} classes, "
-            f"got shape {tuple(bias.shape)} of {bias.dtype}"
-        )
-    check_class_indices(y, num_samples, num_classes)
+    logits = joint_logits(features, weight, bias)
+    check_labels(y, *logits.shape)
     if not (isinstance(negative_rate, Real) and 0 < negative_rate <= 1):
         raise ValueError(f"negative_rate must be a number in (0, 1], got {negative_rate!r}")
+    check_choice("negatives", negatives, ("independent", "batch"))
     check_choice("reduction", reduction, ("mean", "sum", "none"))
 
-    # Autocast would take the product below back to half precision.
-    with torch.autocast(features.device.type, enabled=False):
-        dtype = torch.promote_types(torch.promote_types(features.dtype, weight.dtype), bias.dtype)
-        dtype = torch.promote_types(dtype, torch.float32)
-        logits = torch.addmm(bias.to(dtype), features.to(dtype), _unit_rows("weight", weight, dtype).T)
-        own = _own_class(y, num_classes)
-        terms = _binary_terms(logits, own)
-        if negative_rate < 1:
-            p = torch.rand(terms.shape, generator=generator, device=terms.device)
-            terms = torch.where(own | (p < negative_rate), terms, 0)
-        losses = terms.sum(dim=1)
-        return reduce_anchors(losses, torch.ones_like(y, dtype=torch.bool), reduction)
+    positive = positive_classes(y, logits.shape[1])
+    terms = _binary_terms(logits, y, positive)
+    if negative_rate < 1:
+        keep = kept_apart if negatives == "independent" else kept_by_batch
+        terms = torch.where(keep(positive, negative_rate, generator), terms, 0)
+    return reduce_anchors(terms.sum(dim=1), has_seen_class(y, None), reduction)
 
 
 def bce_contrastive(
@@ -100,49 +103,35 @@ def bce_contrastive(
     sample, without gradient; here a gradient reaches it if it asks for one. A class that no sample has filled yet is
     not `seen`: it is no negative, and its samples, which lack a positive, are left out, as anchors are elsewhere. The
     paper's text as we have it says nothing of them; the released code fills the memory for one epoch first.
+    Soft labels count as in `bce_joint`; of their classes the unseen drop out, and the others keep their shares as they
+    are.
 
     With the memory on a regular simplex it is least at z = m_y, softplus(−1/τ) + (K − 1) softplus(−1/((K − 1)τ)).
 
     Args:
         z: (N, d) projections, float32, float64 or bfloat16, normalised here.
-        y: (N,) integer labels in [0, K).
+        y: (N,) integer labels in [0, K), or (N, K) soft labels of any floating-point type.
         memory: (K, d) m, normalised here; rows of unseen classes may hold anything.
         temperature: τ > 0.
         seen: (K,) bool, the classes whose row of the memory is filled; None: all.
-        reduction: "mean" over the samples whose class is seen, their "sum", or "none": (N,), 0 for the others. If no
-            class of the batch is seen the loss is zero and so is its gradient.
+        reduction: "mean" over the samples with a class that is seen, their "sum", or "none": (N,), 0 for the others.
+            If no class of the batch is seen the loss is zero and so is its gradient.
 
     Returns:
         The loss in float32, or float64 if z or memory are.
 
     Raises:
-        ValueError: wrong shapes or types, τ ≤ 0, unknown reduction; on the CPU also a label outside [0, K), and a row
-            of z or of a seen class that is zero.
+        ValueError: wrong shapes or types, τ ≤ 0, unknown reduction; on the CPU also a label outside [0, K), a soft
+            label that is no distribution, and a row of z or of a seen class that is zero.
     """
-    check_matrix("z", z)
-    check_matrix("memory", memory)
-    (num_samples, dim), num_classes = z.shape, len(memory)
-    if memory.shape[1] != dim:
-        raise ValueError(f"memory must have rows of length {dim} like z, got shape {tuple(memory.shape)}")
-    check_class_indices(y, num_samples, num_classes)
-    check_temperature(temperature)
-    if seen is not None and (seen.shape != (num_classes,) or seen.dtype != torch.bool):
-        raise ValueError(
-            f"seen must hold one bool for each of {num_classes} classes, got shape {tuple(seen.shape)} of {seen.dtype}"
-        )
+    cosines = memory_cosines(z, memory, seen)
+    check_labels(y, *cosines.shape)
+    check_positive("temperature", temperature)
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-
-    with torch.autocast(z.device.type, enabled=False):
-        dtype = torch.promote_types(torch.promote_types(z.dtype, memory.dtype), torch.float32)
-        if seen is not None:
-            # Before anything is computed from them: unfilled rows may be NaN, which no later mask would stop.
-            memory = memory.masked_fill(~seen[:, None], 1)
-        cosines = _unit_rows("z", z, dtype) @ _unit_rows("memory", memory, dtype).T
-        terms = _binary_terms(cosines / temperature, _own_class(y, num_classes))
-        if seen is None:
-            return reduce_anchors(terms.sum(dim=1), torch.ones_like(y, dtype=torch.bool), reduction)
-        losses = torch.where(seen, terms, 0).sum(dim=1)
-        return reduce_anchors(losses, seen[y.long()], reduction)
+    terms = _binary_terms(cosines / temperature, y, positive_classes(y, len(memory)))
+    if seen is not None:
+        terms = torch.where(seen, terms, 0)
+    return reduce_anchors(terms.sum(dim=1), has_seen_class(y, seen), reduction)
 
 
 def bce_uniform(weight: Tensor) -> Tensor:
@@ -163,12 +152,9 @@ def bce_uniform(weight: Tensor) -> Tensor:
     Raises:
         ValueError: wrong shape or type; on the CPU also a row that is zero.
     """
-    check_matrix("weight", weight)
-    with torch.autocast(weight.device.type, enabled=False):
-        rows = _unit_rows("weight", weight, torch.promote_types(weight.dtype, torch.float32))
-        # Each pair stands twice in the sum, as (k, j) and as (j, k).
-        pairs = _softplus(rows @ rows.T).tril(diagonal=-1)
-        return 2 * pairs.sum() / len(weight)
+    # Each pair stands twice in the sum, as (k, j) and as (j, k).
+    pairs = _softplus(classifier_cosines(weight)).tril(diagonal=-1)
+    return 2 * pairs.sum() / len(weight)
 
 
 def _softplus(s: Tensor) -> Tensor:
@@ -176,21 +162,7 @@ def _softplus(s: Tensor) -> Tensor:
     return -F.logsigmoid(-s)
 
 
-def _own_class(y: Tensor, num_classes: int) -> Tensor:
-    """(N, K) bool: whether class j is the one of sample i."""
-    return y[:, None] == torch.arange(num_classes, device=y.device)
-
-
-def _binary_terms(logits: Tensor, own: Tensor) -> Tensor:
-    """softplus(−s) of the own class, softplus(s) of the others."""
-    return _softplus(torch.where(own, -logits, logits))
-
-
-def _unit_rows(name: str, rows: Tensor, dtype: torch.dtype) -> Tensor:
-    """Normalise rows; a zero row has no direction. NaN passes: it belongs in the loss, where it is seen."""
-    rows = rows.to(dtype)
-    if rows.device.type == "cpu":
-        zero = (rows.detach() == 0).all(dim=1)
-        if zero.any():
-            raise ValueError(f"{name} must have rows with a direction, got zero at row {int(zero.nonzero()[0])}")
-    return F.normalize(rows, dim=1)
+def _binary_terms(logits: Tensor, y: Tensor, positive: Tensor) -> Tensor:
+    """softplus(−s) of the positive classes, times their shares in soft labels, and softplus(s) of the others."""
+    terms = _softplus(torch.where(positive, -logits, logits))
+    return torch.where(positive, y.to(logits.dtype), 1) * terms if y.is_floating_point() else terms

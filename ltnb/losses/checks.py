@@ -21,10 +21,10 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def check_temperature(temperature: float) -> None:
-    """Refuse a temperature that is not a positive finite number; a tensor would silently get no gradient."""
-    if not (isinstance(temperature, Real) and 0 < temperature < math.inf):
-        raise ValueError(f"temperature must be a positive finite number, got {temperature!r}")
+def check_positive(name: str, value: float) -> None:
+    """Refuse a value that is not a positive finite number; a tensor would silently get no gradient."""
+    if not (isinstance(value, Real) and 0 < value < math.inf):
+        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
 def check_matrix(name: str, matrix: Tensor) -> None:
@@ -50,13 +50,24 @@ def check_unit_rows(name: str, rows: Tensor) -> None:
         )
 
 
-def check_class_indices(y: Tensor, num_samples: int, num_classes: int | None = None) -> None:
+def check_class_indices(name: str, y: Tensor, num_samples: int, num_classes: int | None = None) -> None:
     """Refuse labels that are not `num_samples` integers, in [0, num_classes) where that is given."""
     if y.shape != (num_samples,) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
-        raise ValueError(f"y must hold {num_samples} integer labels, got shape {tuple(y.shape)} of {y.dtype}")
+        raise ValueError(f"{name} must hold {num_samples} integer labels, got shape {tuple(y.shape)} of {y.dtype}")
     if num_classes is None or y.device.type != "cpu":
         return
     lowest, highest = y.aminmax()
     if lowest < 0 or highest >= num_classes:
         wrong = int(lowest) if lowest < 0 else int(highest)
-        raise ValueError(f"y must lie in [0, {num_classes}), got {wrong}")
+        raise ValueError(f"{name} must lie in [0, {num_classes}), got {wrong}")
+
+
+def check_class_counts(class_counts: Tensor | Sequence[int], num_classes: int | None = None) -> Tensor:
+    """Refuse counts that are not positive, or not one for each of `num_classes` where that is given; as float64."""
+    counts = torch.as_tensor(class_counts)
+    if counts.ndim != 1 or len(counts) == 0 or num_classes not in (None, len(counts)):
+        classes = "each class" if num_classes is None else f"each of {num_classes} classes"
+        raise ValueError(f"class_counts must hold one count for {classes}, got shape {tuple(counts.shape)}")
+    if counts.device.type == "cpu" and not (counts > 0).all():
+        raise ValueError(f"class_counts must be positive, got {counts.tolist()}")
+    return counts.double()

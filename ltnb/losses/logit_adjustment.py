@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ltnb.losses.checks import check_choice, check_class_indices, check_matrix
+from ltnb.losses.checks import check_choice, check_class_counts, check_matrix
+from ltnb.losses.labels import check_labels
 
 
 def logit_adjusted_cross_entropy(
@@ -44,39 +45,11 @@ def logit_adjusted_cross_entropy(
     check_matrix("logits", logits)
     num_samples, num_classes = logits.shape
     dtype = torch.promote_types(logits.dtype, torch.float32)
-    if y.is_floating_point():
-        _check_soft_labels(y, num_samples, num_classes)
-        y = y.to(dtype)
-    else:
-        check_class_indices(y, num_samples, num_classes)
-        y = y.long()
+    check_labels(y, num_samples, num_classes)
+    y = y.to(dtype) if y.is_floating_point() else y.long()
     if not (isinstance(tau, Real) and 0 <= tau < math.inf):
         raise ValueError(f"tau must be a finite number ≥ 0, got {tau!r}")
     check_choice("reduction", reduction, ("mean", "sum", "none"))
-    log_prior = _log_prior(torch.as_tensor(class_counts), num_classes).to(logits.device, dtype)
+    counts = check_class_counts(class_counts, num_classes)
+    log_prior = (counts / counts.sum()).log().to(logits.device, dtype)
     return F.cross_entropy(logits.to(dtype) + tau * log_prior, y, reduction=reduction)
-
-
-def _check_soft_labels(y: Tensor, num_samples: int, num_classes: int) -> None:
-    if y.shape != (num_samples, num_classes):
-        raise ValueError(
-            f"y must hold labels of shape {(num_samples,)} or rows of shape {(num_samples, num_classes)}, "
-            f"got shape {tuple(y.shape)} of {y.dtype}"
-        )
-    if y.device.type != "cpu":
-        return
-    wrong = (y < 0).any(dim=1) | ((y.sum(dim=1, dtype=torch.float64) - 1).abs() > 1e-2)
-    if wrong.any():
-        row = int(wrong.nonzero()[0])
-        raise ValueError(f"y must have non-negative rows that sum to 1, got {y[row].tolist()} at row {row}")
-
-
-def _log_prior(class_counts: Tensor, num_classes: int) -> Tensor:
-    if class_counts.shape != (num_classes,):
-        raise ValueError(
-            f"class_counts must hold one count for each of {num_classes} classes, got shape {tuple(class_counts.shape)}"
-        )
-    if class_counts.device.type == "cpu" and not (class_counts > 0).all():
-        raise ValueError(f"class_counts must be positive, got {class_counts.tolist()}")
-    counts = class_counts.double()
-    return (counts / counts.sum()).log()

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 class _LogPartition(torch.autograd.Function):
@@ -26,9 +25,14 @@ class _LogPartition(torch.autograd.Function):
         return (largest + total.log()).squeeze(1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         z, keys, terms, total = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            # The gradient is to be differentiated itself. What was saved is a constant to autograd, so its logarithm
+            # is shifted by a zero that depends on z and keys as the logits do.
+            similarities = z @ keys.T / ctx.temperature
+            terms = (terms.log() + (similarities - similarities.detach())).softmax(dim=1)
+            total = terms.new_ones(len(z), 1)
         # d/dz = softmax · keys / τ. The softmax's division by its total goes to the N rows, not to the N·M terms.
         row_factors = grad[:, None] / (ctx.temperature * total)
         z_grad = row_factors * (terms @ keys) if ctx.needs_input_grad[0] else None
@@ -41,7 +45,8 @@ def log_partition(
 ) -> Tensor:
     """log Σ_{k ≠ eᵢ} w_ik exp(zᵢ·key_k / τ) of every anchor i, without overflow for any τ.
 
-    An anchor left without keys gets the most negative finite number. The gradient reaches z and keys, once.
+    An anchor left without keys gets the most negative finite number. The gradient reaches z and keys; derivatives of
+    any order are right, and all but the first cost a second (N, M) product.
 
     Args:
         z: (N, d) anchors.

@@ -347,7 +347,7 @@ def with_zero_row() -> Tensor:
         ({"weight": with_zero_row()}, "weight must have rows with a direction, got zero at row 3"),
         ({"bias": torch.zeros(4)}, r"bias must hold one floating-point number for each of 5 .* shape \(4,\)"),
         ({"bias": torch.zeros(5, dtype=torch.long)}, "bias must hold .* of torch.int64"),
-        ({"y": torch.zeros(8)}, "y must hold 8 integer labels, got .* of torch.float32"),
+        ({"y": torch.zeros(8)}, r"y must hold labels of shape \(8,\) or rows of shape \(8, 5\), got shape \(8,\)"),
         ({"y": torch.tensor([0] * 7 + [5])}, r"y must lie in \[0, 5\), got 5"),
         ({"negative_rate": 0.0}, r"negative_rate must be a number in \(0, 1\], got 0.0"),
         ({"negative_rate": 1.5}, "negative_rate must be .* got 1.5"),

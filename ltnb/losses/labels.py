@@ -1,0 +1,44 @@
+"""Labels of a sample: one class, or shares of several (mixed or smoothed images)."""
+
+import torch
+from torch import Tensor
+
+from ltnb.losses.checks import check_class_indices
+
+# Shares stored in bfloat16 (8 significant bits) sum to 1 to about 2⁻⁸.
+SUM_TOLERANCE = 1e-2
+
+
+def check_labels(y: Tensor, num_samples: int, num_classes: int) -> None:
+    """Refuse anything but (N,) class indices in [0, K), or (N, K) floating-point rows ≥ 0 that sum to 1."""
+    if not y.is_floating_point():
+        check_class_indices("y", y, num_samples, num_classes)
+        return
+    if y.shape != (num_samples, num_classes):
+        raise ValueError(
+            f"y must hold labels of shape {(num_samples,)} or rows of shape {(num_samples, num_classes)}, "
+            f"got shape {tuple(y.shape)} of {y.dtype}"
+        )
+    if y.device.type != "cpu":
+        return
+    # Asked this way round, NaN is wrong as well.
+    right = (y >= 0).all(dim=1) & ((y.sum(dim=1, dtype=torch.float64) - 1).abs() <= SUM_TOLERANCE)
+    if not right.all():
+        row = int((~right).nonzero()[0])
+        raise ValueError(f"y must have non-negative rows that sum to 1, got {y[row].tolist()} at row {row}")
+
+
+def positive_classes(y: Tensor, num_classes: int) -> Tensor:
+    """(N, K) bool: whether class j has a share in sample i."""
+    if y.is_floating_point():
+        return y > 0
+    return y[:, None] == torch.arange(num_classes, device=y.device)
+
+
+def has_seen_class(y: Tensor, seen: Tensor | None) -> Tensor:
+    """(N,) bool: whether a class that has a share in sample i is among those `seen` (K,); None: all are."""
+    if seen is None:
+        return torch.ones(len(y), dtype=torch.bool, device=y.device)
+    if y.is_floating_point():
+        return ((y > 0) & seen).any(dim=1)
+    return seen[y.long()]
