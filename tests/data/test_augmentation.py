@@ -6,8 +6,10 @@ from scipy import stats
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.v2 import functional as torchvision
 
-from ltnb.data import augmentation
-from ltnb.data.augmentation import VIEWS, affine, augment, crop, normalise, random_affine, random_crop
+from ltnb.data import warping
+from ltnb.data.augmentation import VIEWS, augment, normalise
+from ltnb.data.cropping import crop, random_crop
+from ltnb.data.warping import affine, random_affine
 
 SHAPES = [(6, 1, 16, 16), (6, 3, 32, 32), (6, 2, 12, 20)]
 STRONG = {"degrees": 15, "translate": 0.1, "scale": (0.8, 1.2)}
@@ -72,7 +74,7 @@ def test_crop_is_torchvisions_on_each_image(shape, dtype):
 def drawn(monkeypatch):
     """Parameters of 4,096 samples of one batch, in columns: angle, x, y, scale."""
     seen = []
-    monkeypatch.setattr(augmentation, "affine", lambda _images, *parameters: seen.extend(parameters))
+    monkeypatch.setattr(warping, "affine", lambda _images, *parameters: seen.extend(parameters))
     random_affine(torch.zeros(4096, 1, 10, 20), seeded(), **STRONG)
     angle, translation, scale = seen
     return torch.column_stack([angle, translation, scale]).double()
@@ -148,7 +150,7 @@ def test_the_generator_alone_decides(policy):
 
 
 @pytest.mark.parametrize("policy", VIEWS)
-@pytest.mark.parametrize("shape", [*SHAPES, (1, 1, 8, 8)])
+@pytest.mark.parametrize("shape", [(6, 1, 16, 16), (6, 3, 32, 32), (6, 3, 12, 20), (1, 1, 8, 8)])
 def test_views_are_float32_from_zero_to_one(policy, shape):
     white = torch.full(shape, 255, dtype=torch.uint8)
     view = augment(white, policy, seeded())
