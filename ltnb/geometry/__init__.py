@@ -2,14 +2,20 @@
 
 `simplex` holds the ideal configuration and the distance to it, `means` where the classes lie, `collapse` how
 tightly each sits around its mean, `separation` the class-by-class metrics of BCE3S, `hypersphere` those of
-unit rows.
+unit rows. `supports` are the caps in which classes lie, and `caps` draws points in them.
 
-Everything here is a measurement: tensors of any floating dtype in, float64 out on the same device, no
-gradient. Where the origin is moved to the middle of the features, `centring` says which middle, since the two
-differ under a long tail: `"class"` lets every class count the same, `"sample"` every sample, `"none"` keeps
-the origin.
+What is measured is float64 on the device of the tensors it is measured on, which may have any floating dtype, and has
+no gradient. Points that are drawn have none either; they take the dtype of the centres they are drawn around. Where the
+origin is moved to the middle of the features, `centring` says which middle, since the two differ under a long tail:
+`"class"` lets every class count the same, `"sample"` every sample, `"none"` keeps the origin.
 """
 
+from ltnb.geometry.caps import (
+    truncated_normal_angles,
+    truncated_normal_in_cap,
+    uniform_cap_angles,
+    uniform_in_cap,
+)
 from ltnb.geometry.collapse import class_distance_normalised_variance, within_class_variability
 from ltnb.geometry.hypersphere import alignment, uniformity
 from ltnb.geometry.means import (
@@ -28,12 +34,26 @@ from ltnb.geometry.means import (
 from ltnb.geometry.prototypes import PrototypeForm, anchored_prototypes
 from ltnb.geometry.separation import classifier_separability, compactness, separability
 from ltnb.geometry.simplex import regular_simplex, simplex_cosine, simplex_distance
+from ltnb.geometry.supports import (
+    HeadWeights,
+    Supports,
+    cap_overlaps,
+    capped,
+    confidence_supports,
+    largest_common_radius,
+    nearest_centre_error,
+    rectified_supports,
+)
 
 __all__ = [
     "Centring",
+    "HeadWeights",
     "PrototypeForm",
+    "Supports",
     "alignment",
     "anchored_prototypes",
+    "cap_overlaps",
+    "capped",
     "centred_class_means",
     "class_angles",
     "class_cosines",
@@ -42,15 +62,23 @@ __all__ = [
     "classifier_alignment",
     "classifier_separability",
     "compactness",
+    "confidence_supports",
     "cosine_matrix",
     "feature_norms",
     "global_mean",
+    "largest_common_radius",
     "mean_norms",
     "minority_collapse_angle",
+    "nearest_centre_error",
+    "rectified_supports",
     "regular_simplex",
     "separability",
     "simplex_cosine",
     "simplex_distance",
+    "truncated_normal_angles",
+    "truncated_normal_in_cap",
+    "uniform_cap_angles",
+    "uniform_in_cap",
     "uniformity",
     "within_class_variability",
 ]

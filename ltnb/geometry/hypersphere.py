@@ -5,22 +5,11 @@ import math
 import torch
 from torch import Tensor
 
-from ltnb.geometry.inputs import row_labels, rows
-from ltnb.geometry.means import class_sums, row_norms
+from ltnb.geometry.inputs import row_labels, unit_rows
+from ltnb.geometry.means import class_sums
 
 # Entries of the largest block of pairwise values held at once: 64 MiB in float64.
 BLOCK_ENTRIES = 2**23
-
-
-def _unit_rows(z: Tensor) -> Tensor:
-    """`z` in float64; ValueError naming the first row not of unit length within 1 %, which bfloat16 needs."""
-    z = rows("z", z)
-    lengths = row_norms(z).squeeze(1)
-    off = (lengths - 1).abs() > 0.01
-    if off.any():
-        first = int(off.nonzero()[0])
-        raise ValueError(f"z must have rows of unit length, but row {first} has length {float(lengths[first]):.4g}")
-    return z
 
 
 def alignment(z: Tensor, labels: Tensor) -> float:
@@ -42,7 +31,7 @@ def alignment(z: Tensor, labels: Tensor) -> float:
     Raises:
         ValueError: a row of z is not finite or not of unit length (the first is named); labels do not fit.
     """
-    z = _unit_rows(z)
+    z = unit_rows("z", z)
     _, classes, counts = torch.unique(row_labels(labels, len(z)), return_inverse=True, return_counts=True)
     sums = class_sums(z, classes, len(counts))
     squares = class_sums(z.square().sum(dim=1, keepdim=True), classes, len(counts)).squeeze(1)
@@ -68,7 +57,7 @@ def uniformity(z: Tensor, *, t: float = 2.0) -> float:
     """
     if not t > 0:
         raise ValueError(f"t must be positive, got {t}")
-    z = _unit_rows(z)
+    z = unit_rows("z", z)
     if len(z) == 1:
         return float("nan")
     squares = z.square().sum(dim=1)

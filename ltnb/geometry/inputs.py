@@ -23,6 +23,19 @@ def rows(name: str, vectors: Tensor) -> Tensor:
     return vectors.detach().double()
 
 
+def unit_rows(name: str, vectors: Tensor) -> Tensor:
+    """`rows`; ValueError naming the first row not of unit length within 1 %, which bfloat16 needs."""
+    vectors = rows(name, vectors)
+    lengths = torch.linalg.vector_norm(vectors, dim=1)
+    off = (lengths - 1).abs() > 0.01
+    if off.any():
+        first = int(off.nonzero()[0])
+        raise ValueError(
+            f"{name} must have rows of unit length, but row {first} has length {float(lengths[first]):.4g}"
+        )
+    return vectors
+
+
 def class_indices(name: str, indices: Tensor) -> Tensor:
     """`indices` (N,) as int64; ValueError unless they are a vector of integers."""
     if indices.ndim != 1 or indices.is_floating_point() or indices.is_complex() or indices.dtype == torch.bool:
