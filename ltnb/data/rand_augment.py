@@ -12,8 +12,8 @@ from ltnb.data.checks import check_grey_or_rgb
 from ltnb.data.colour import autocontrast, black, blend, grey, mean_grey, posterise, smooth
 from ltnb.data.warping import warp
 
-#: Operation to its largest change: degrees, pixels down per pixel to the right and the reverse, parts of width and
-#: height, of the blend's factor, and bits below 8. Identity and autocontrast have none.
+#: Operation to its largest change: degrees; pixels right per pixel down, then pixels down per pixel right; parts of
+#: width and height; of a blend's factor; bits below 8. Identity and autocontrast have none.
 OPERATIONS: dict[str, float] = {
     "identity": 0,
     "rotate": 30,
@@ -52,8 +52,8 @@ def rand_augment(images: Tensor, generator: Generator) -> Tensor:
 def operate(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
     """The given operation on each image.
 
-    Every image goes through the one map, the one blend and the rest that there are; what is not its own operation
-    leaves it alone. Sorting images by operation would make the host wait for the device.
+    Every image goes through the one map, the one blend and the rest that there are, and keeps what is its own.
+    Sorting images by operation would make the host wait for the device.
 
     Args:
         images: (N, 1 or 3, H, W) floating point in [0, 1].
@@ -74,7 +74,11 @@ def operate(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
     )
     height, width = images.shape[-2:]
     translation = torch.stack([change["translate x"] * width, change["translate y"] * height], dim=1)
-    images = warp(images, inverse, translation)
+    moving = chosen["rotate"]
+    for name in ("shear x", "shear y", "translate x", "translate y"):
+        moving = moving | chosen[name]
+    # Even the identity, interpolated, is off by rounding, which posterising would see.
+    images = torch.where(moving[:, None, None, None], warp(images, inverse, translation), images)
 
     plain = black(images)
     for name, plainer in (("contrast", mean_grey), ("saturation", grey), ("sharpness", smooth)):
