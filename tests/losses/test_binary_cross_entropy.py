@@ -35,14 +35,21 @@ def dot(a: list[float], b: list[float]) -> float:
     return sum(p * q for p, q in zip(a, b, strict=True))
 
 
+def shares(y: Tensor) -> list[list[float]]:
+    """Soft labels as they are, indices as one whole class each."""
+    if y.is_floating_point():
+        return y.double().tolist()
+    return [[float(j == label) for j in range(NUM_CLASSES)] for label in y.tolist()]
+
+
 def naive_joint(features, y, weight, bias, kept=None) -> Tensor:
     losses = []
-    for i, (x, label) in enumerate(zip(features.double().tolist(), y.tolist(), strict=True)):
+    for i, (x, label) in enumerate(zip(features.double().tolist(), shares(y), strict=True)):
         loss = 0.0
         for j, (w, b) in enumerate(zip(weight.double().tolist(), bias.double().tolist(), strict=True)):
             s = dot(unit(w), x) + b
-            if j == label:
-                loss += softplus(-s)
+            if label[j] > 0:
+                loss += label[j] * softplus(-s)
             elif kept is None or kept[i][j]:
                 loss += softplus(s)
         losses.append(loss)
@@ -51,12 +58,13 @@ def naive_joint(features, y, weight, bias, kept=None) -> Tensor:
 
 def naive_contrastive(z, y, memory, temperature, seen=None) -> Tensor:
     losses = []
-    for anchor, label in zip(z.double().tolist(), y.tolist(), strict=True):
+    for anchor, label in zip(z.double().tolist(), shares(y), strict=True):
         loss = 0.0
+        has_positive = any(share > 0 and (seen is None or seen[j]) for j, share in enumerate(label))
         for j, row in enumerate(memory.double().tolist()):
-            if seen is None or (seen[j] and seen[label]):
+            if has_positive and (seen is None or seen[j]):
                 s = dot(unit(anchor), unit(row)) / temperature
-                loss += softplus(-s) if j == label else softplus(s)
+                loss += label[j] * softplus(-s) if label[j] > 0 else softplus(s)
         losses.append(loss)
     return torch.tensor(losses, dtype=torch.float64)
 
@@ -98,6 +106,68 @@ def test_uniform_equals_the_formula_summed_term_by_term(seed):
     assert bce_uniform(weight).item() == pytest.approx(naive_uniform(weight), rel=1e-13)
 
 
+def mixed_labels() -> Tensor:
+    """Two classes in the shares of a mixed image, but for one label that is all of one class."""
+    y = torch.tensor(LABELS)
+    first, second = (torch.nn.functional.one_hot(labels, NUM_CLASSES).double() for labels in (y, y.roll(1)))
+    lam = torch.tensor([0.5, 0.9, 0.3, 0.25, 0.7, 1.0, 0.6, 0.125], dtype=torch.float64)[:, None]
+    return lam * first + (1 - lam) * second
+
+
+def test_soft_labels_weigh_the_positive_terms_and_leave_the_other_classes_negatives():
+    x, _, rows, bias = batch()
+    y = mixed_labels()
+    expected = naive_joint(x, y, rows, bias)
+    for reduction, value in {"none": expected, "sum": expected.sum(), "mean": expected.mean()}.items():
+        actual = bce_joint(x, y, rows, bias, reduction=reduction)
+        torch.testing.assert_close(actual, value, rtol=1e-12, atol=1e-12)
+    actual = bce_contrastive(x, y, rows, temperature=0.2, reduction="none")
+    torch.testing.assert_close(actual, naive_contrastive(x, y, rows, 0.2), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.6])
+def test_sampling_leaves_every_class_of_a_soft_label(rate):
+    x, _, rows, bias = batch()
+    generator = torch.Generator().manual_seed(7)
+    losses = bce_joint(x, mixed_labels(), rows, bias, negative_rate=rate, generator=generator, reduction="none")
+    expected = naive_joint(x, mixed_labels(), rows, bias, kept=kept_classes(7, rate, len(x)))
+    torch.testing.assert_close(losses, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seen", [[True, False, True, True, True], [False, False, True, False, False]])
+def test_the_unseen_classes_of_a_soft_label_drop_out(seen):
+    z, _, memory, _ = batch()
+    y = mixed_labels()
+    expected = naive_contrastive(z, y, memory, 0.2, seen)
+    num_valid = sum(any(s and share > 0 for s, share in zip(seen, label, strict=True)) for label in y.tolist())
+    assert num_valid > 0
+    for reduction, value in {"none": expected, "mean": expected.sum() / num_valid}.items():
+        actual = bce_contrastive(z, y, memory, temperature=0.2, seen=torch.tensor(seen), reduction=reduction)
+        torch.testing.assert_close(actual, value, rtol=1e-12, atol=1e-12)
+
+
+def test_a_soft_label_of_one_class_is_its_index():
+    x, y, rows, bias = batch()
+    soft = torch.nn.functional.one_hot(y, NUM_CLASSES).float()
+    seen = torch.tensor([True, False, True, True, True])
+    for negatives in ("independent", "batch"):
+        hard, same = (
+            bce_joint(
+                x,
+                labels,
+                rows,
+                bias,
+                negative_rate=0.5,
+                negatives=negatives,
+                generator=torch.Generator().manual_seed(0),
+            )
+            for labels in (y, soft)
+        )
+        assert torch.equal(hard, same)
+    hard, same = (bce_contrastive(x, labels, rows, temperature=0.1, seen=seen) for labels in (y, soft))
+    assert torch.equal(hard, same)
+
+
 def test_gradients_agree_with_finite_differences():
     features, y, weight, bias = batch()
     seen = torch.tensor([True, False, True, True, True])
@@ -118,6 +188,16 @@ def test_gradient_of_sampled_negatives_agrees_with_finite_differences():
         return bce_joint(x, y, w, b, negative_rate=0.5, generator=generator, reduction="none")
 
     assert torch.autograd.gradcheck(losses, (features.requires_grad_(), weight.requires_grad_(), bias.requires_grad_()))
+
+
+def test_gradient_with_soft_labels_agrees_with_finite_differences():
+    x, _, rows, bias = batch()
+    y, seen = mixed_labels(), torch.tensor([True, False, True, True, False])
+    leaves = x.requires_grad_(), rows.requires_grad_(), bias.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, w, b: bce_joint(x, y, w, b, reduction="none"), leaves)
+    assert torch.autograd.gradcheck(
+        lambda z, m: bce_contrastive(z, y, m, temperature=0.3, seen=seen, reduction="none"), leaves[:2]
+    )
 
 
 def test_only_directions_of_normalised_rows_matter():
@@ -171,6 +251,22 @@ def test_the_kept_negatives_are_the_rate_times_all_in_expectation():
     assert abs(full.item() - expected) > 40 * standard_error
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.8, 0.99])
+@pytest.mark.parametrize("soft", [False, True])
+def test_negatives_by_batch_are_the_classes_of_the_batch_filled_up_at_random(rate, soft):
+    x, y, rows, bias = batch([0, 1, 0, 1])
+    if soft:
+        y = torch.tensor([[0.5, 0.5, 0, 0, 0]] * 4)
+    generator = torch.Generator().manual_seed(5)
+    actual = bce_joint(x, y, rows, bias, negative_rate=rate, negatives="batch", generator=generator, reduction="none")
+    # As the docstring says: the classes 0 and 1, then the others in the order of one draw a class.
+    p = torch.rand(NUM_CLASSES, generator=torch.Generator().manual_seed(5)).tolist()
+    others = sorted([2, 3, 4], key=p.__getitem__)
+    kept = [0, 1, *others[: max(int(NUM_CLASSES * rate) - 2, 0)]]
+    expected = naive_joint(x, y, rows, bias, kept=[[j in kept for j in range(NUM_CLASSES)]] * 4)
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_sampling_repeats_with_its_seed_and_leaves_the_generator_alone_at_rate_one():
     inputs = batch()
     generator = torch.Generator().manual_seed(0)
@@ -195,6 +291,10 @@ def test_low_precision_input_is_computed_in_float32(dtype):
     leaf = rows.clone().requires_grad_()
     bce_uniform(leaf).backward()
     assert leaf.grad.dtype == dtype
+    soft = mixed_labels().to(dtype)
+    loss = bce_joint(x, soft, rows, bias, reduction="none")
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, naive_joint(x, soft, rows, bias).float(), rtol=1e-5, atol=1e-5)
 
 
 def test_mixed_types_are_promoted():
@@ -320,7 +420,9 @@ def test_an_accelerator_is_never_waited_for():
         x, y = torch.empty(8, 4, device="cuda"), torch.empty(8, dtype=torch.long, device="cuda")
         rows, bias = torch.empty(5, 4, device="cuda"), torch.empty(5, device="cuda")
         seen = torch.empty(5, dtype=torch.bool, device="cuda")
-        assert bce_joint(x, y, rows, bias, negative_rate=0.5).shape == ()
+        for negatives in ("independent", "batch"):
+            for labels in (y, torch.empty(8, 5, device="cuda")):
+                assert bce_joint(x, labels, rows, bias, negative_rate=0.5, negatives=negatives).shape == ()
         assert bce_contrastive(x, y, rows, temperature=0.1, seen=seen).shape == ()
         assert bce_uniform(rows).shape == ()
 
@@ -349,6 +451,9 @@ def with_zero_row() -> Tensor:
         ({"bias": torch.zeros(5, dtype=torch.long)}, "bias must hold .* of torch.int64"),
         ({"y": torch.zeros(8)}, r"y must hold labels of shape \(8,\) or rows of shape \(8, 5\), got shape \(8,\)"),
         ({"y": torch.tensor([0] * 7 + [5])}, r"y must lie in \[0, 5\), got 5"),
+        ({"y": torch.full((8, 4), 0.25)}, r"y must hold .* or rows of shape \(8, 5\), got shape \(8, 4\)"),
+        ({"y": torch.full((8, 5), 0.25)}, "y must have non-negative rows that sum to 1, got .* at row 0"),
+        ({"negatives": "shared"}, "negatives must be one of 'independent', 'batch', got 'shared'"),
         ({"negative_rate": 0.0}, r"negative_rate must be a number in \(0, 1\], got 0.0"),
         ({"negative_rate": 1.5}, "negative_rate must be .* got 1.5"),
         ({"negative_rate": math.nan}, "negative_rate must be .* got nan"),
