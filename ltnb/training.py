@@ -10,7 +10,7 @@ import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -22,14 +22,15 @@ from ltnb import runs
 from ltnb.data.augmentation import augment, normalise
 from ltnb.data.long_tail import class_groups
 from ltnb.data.prepare import Dataset
+from ltnb.data.views import draw
 from ltnb.files import replacing
 from ltnb.methods.assembly import Method
-from ltnb.models.encoders import encoder
+from ltnb.methods.stages import Schedule, Stage
 from ltnb.params import RunSettings, TrainingSettings
 
 # What decides a run's numbers, relative to the package. `dvc.yaml` names the same files as dependencies.
 CODE = (
-    "data", "files.py", "inputs.py", "losses", "methods", "models", "params.py", "runs.py", "training.py",
+    "data", "files.py", "geometry", "inputs.py", "losses", "methods", "models", "params.py", "runs.py", "training.py",
     "workspace.py",
 )  # fmt: skip
 
@@ -40,30 +41,43 @@ class NonFiniteLossError(ArithmeticError):
     """A term of the loss became infinite or NaN; the message names method, term, epoch and step."""
 
 
-def learning_rate(epoch: int, training: TrainingSettings) -> float:
+def learning_rate(epoch: int, schedule: Schedule) -> float:
     """Return η · (e+1)/w during w warm-up epochs, then η/2 · (1 + cos(π (e−w+1)/(E−w+1))).
 
     Args:
         epoch: e, from 0 to E − 1.
-        training: η is ``learning_rate``, w ``warmup_epochs``, E ``epochs``.
+        schedule: η is ``learning_rate``, w ``warmup_epochs``, E ``epochs``, as training settings or a stage have them.
 
     >>> [round(learning_rate(e, TrainingSettings(epochs=4, warmup_epochs=2)), 3) for e in range(4)]
     [0.05, 0.1, 0.075, 0.025]
     """
-    warmup, epochs = training.warmup_epochs, training.epochs
+    warmup, epochs = schedule.warmup_epochs, schedule.epochs
     if epoch < warmup:
-        return training.learning_rate * (epoch + 1) / warmup
-    return training.learning_rate / 2 * (1 + math.cos(math.pi * (epoch - warmup + 1) / (epochs - warmup + 1)))
+        return schedule.learning_rate * (epoch + 1) / warmup
+    return schedule.learning_rate / 2 * (1 + math.cos(math.pi * (epoch - warmup + 1) / (epochs - warmup + 1)))
 
 
-def batches(num_samples: int, batch_size: int, generator: Generator) -> tuple[Tensor, ...]:
-    """Return one epoch: a random order of all samples, cut into the fewest batches of at most ``batch_size``.
+def batches(
+    labels: Tensor, batch_size: int, generator: Generator, sampler: Literal["instance", "class-balanced"] = "instance"
+) -> tuple[Tensor, ...]:
+    """Return one epoch of sample numbers, cut into the fewest batches of at most ``batch_size``.
 
     The sizes differ by at most one, so no batch is left with the few samples that batch normalisation cannot
-    work on, and every sample is seen exactly once.
+    work on.
+
+    Args:
+        labels: (N,) class of every sample.
+        batch_size: of the largest batch.
+        generator: on the CPU.
+        sampler: ``instance``, every sample once in a random order; or ``class-balanced``, N draws with replacement
+            in which every class that has samples is as likely as the others.
     """
-    order = torch.randperm(num_samples, generator=generator)
-    return order.tensor_split(math.ceil(num_samples / batch_size))
+    if sampler == "instance":
+        order = torch.randperm(len(labels), generator=generator)
+    else:
+        probabilities = 1 / torch.bincount(labels)[labels].double()
+        order = torch.multinomial(probabilities, len(labels), replacement=True, generator=generator)
+    return order.tensor_split(math.ceil(len(labels) / batch_size))
 
 
 def accuracies(predictions: Tensor, labels: Tensor, class_counts: Tensor) -> dict[str, float]:
@@ -124,74 +138,87 @@ def code_fingerprint() -> str:
 def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Path | None = None) -> runs.Run:
     """Train one method on one data set with one seed, and write the run into ``output``.
 
-    The weights, the order of images and the augmentation each have a random stream of their own, all three
-    from ``settings.seed``. What is reported is the last epoch's; the test accuracies in the history are
+    The weights, the order of images, the augmentation and what a method draws each have a random stream of their own,
+    all four from ``settings.seed``. What is reported is the last epoch's; the test accuracies in the history are
     only watched.
 
     Args:
         settings: the run, as ``Params.run`` gives it.
         dataset: the prepared data set, on the CPU.
         output: the run's folder.
-        checkpoint: a file outside ``output``, where the state is kept every ``checkpoint_every`` epochs. A
-        killed
-            run that is started again goes on from there and ends with exactly the numbers of an unbroken one.
-            It is removed once the run is written.
+        checkpoint: a file outside ``output``, where the state is kept every ``checkpoint_every`` epochs. A killed run
+            that is started again goes on from there and ends with exactly the numbers of an unbroken one. It is removed
+            once the run is written.
 
     Raises:
         NonFiniteLossError: a term, or what the last step leaves, became infinite or NaN.
-        ValueError: the device that is asked for is not there.
+        ValueError: the device that is asked for is not there, or these classes do not allow what the method asks for.
     """
     training = settings.training
     device = device_of(training)
     _make_repeatable(training, device)
-    seeds = np.random.SeedSequence(settings.seed).generate_state(3).tolist()
+    seeds = np.random.SeedSequence(settings.seed).generate_state(4).tolist()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seeds[0])
         channels = dataset.train_images.shape[1]
-        method = Method(settings.method, encoder(training.encoder, channels), dataset.class_counts.tolist())
+        try:
+            method = Method(settings.method, training.encoder, channels, dataset.class_counts.tolist())
+        except ValueError as error:
+            raise ValueError(f"methods.{settings.method_name}: {error}") from error
     method.to(device)
-    optimizer = torch.optim.SGD(
-        method.parameters(),
-        lr=training.learning_rate,
-        momentum=training.momentum,
-        weight_decay=training.weight_decay,
-        fused=True,
-    )
-    order = torch.Generator().manual_seed(seeds[1])
-    augmentation = torch.Generator(device).manual_seed(seeds[2])
+    generators = {
+        "order": torch.Generator().manual_seed(seeds[1]),
+        "augmentation": torch.Generator(device).manual_seed(seeds[2]),
+        "method": torch.Generator(device).manual_seed(seeds[3]),
+    }
     images, labels = dataset.train_images.to(device), dataset.train_labels.to(device)
     evaluation = _Evaluation(dataset, device)
-
-    params = describe(settings, dataset, method)
-    state = _State(
-        json.dumps(params, sort_keys=True), method, optimizer, {"order": order, "augmentation": augmentation}
+    stages = method.stages(
+        Stage("everything", training.epochs, training.learning_rate, training.warmup_epochs, training.weight_decay)
     )
+    params = describe(settings, dataset, method)
+    state = _State(json.dumps(params, sort_keys=True), method, generators, stages, training.momentum)
     history = state.restore(checkpoint, device)
+    moments = _moments(settings.method.snapshots, training.epochs)
 
-    epochs = range(len(history), training.epochs)
     name = f"{settings.dataset_name} {settings.method_name} seed {settings.seed}"
-    bar = tqdm(epochs, desc=name, unit="epoch", initial=len(history), total=training.epochs, mininterval=1, ncols=100)
+    total = sum(stage.epochs for stage in stages)
+    epochs = range(len(history), total)
+    bar = tqdm(epochs, desc=name, unit="epoch", initial=len(history), total=total, mininterval=1, ncols=100)
     for epoch in bar:
-        rate = learning_rate(epoch, training)
-        for group in optimizer.param_groups:
+        stage, epoch_of_stage = _place(stages, epoch)
+        state.enter(stage)
+        rate = learning_rate(epoch_of_stage, stages[stage])
+        for group in state.optimizer.param_groups:
             group["lr"] = rate
         method.train()
         terms: list[dict[str, Tensor]] = []
-        for batch in batches(len(labels), training.batch_size, order):
+        for batch in batches(dataset.train_labels, training.batch_size, generators["order"], stages[stage].sampler):
             chosen = batch.to(device)
-            views = [
-                normalise(augment(images[chosen], view, augmentation), dataset.mean, dataset.std)
+            drawn = [
+                draw(images[chosen], labels[chosen], view, generators["augmentation"], num_classes=dataset.num_classes)
                 for view in method.views
             ]
-            losses = method.losses(views, labels[chosen])
-            optimizer.zero_grad()
+            views = [normalise(view, dataset.mean, dataset.std) for view, _ in drawn]
+            losses = method.losses(views, [targets for _, targets in drawn], generators["method"])
+            state.optimizer.zero_grad()
             torch.autograd.backward(losses["total"])
-            optimizer.step()
-            terms.append({name: term.detach() for name, term in losses.items()})
-        row = {"epoch": float(epoch + 1), "learning_rate": rate, **_mean_terms(terms, settings, epoch)}
-        if (epoch + 1) % training.evaluate_every == 0 or epoch + 1 == training.epochs:
-            row |= evaluation.accuracies(method)
+            state.optimizer.step()
+            method.after_step()
+            terms.append({term: value.detach() for term, value in losses.items()})
+        method.after_epoch(epoch_of_stage + 1)
+        row = {
+            "epoch": float(epoch + 1),
+            "stage": float(stage + 1),
+            "learning_rate": rate,
+            **_mean_terms(terms, settings, epoch),
+        }
+        last_of_stage = epoch_of_stage + 1 == stages[stage].epochs
+        if (epoch + 1) % training.evaluate_every == 0 or last_of_stage:
+            row |= evaluation.watch(method)
         history.append(row)
+        if epoch + 1 in moments:
+            state.snapshots[epoch + 1] = evaluation.projections(method)
         bar.set_postfix(loss=f"{row['total']:.3f}", refresh=False)
         if checkpoint and (epoch + 1) % training.checkpoint_every == 0:
             state.save(checkpoint, history)
@@ -199,18 +226,34 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
     embeddings = evaluation.embeddings(method)
     for array, values in embeddings.items():  # the last step's weights have been through no loss yet
         if not np.isfinite(values).all():
-            raise NonFiniteLossError(f"{name}: {array} is not finite after the last step of epoch {training.epochs}")
+            raise NonFiniteLossError(f"{name}: {array} is not finite after the last step of epoch {total}")
+    for moment, arrays in state.snapshots.items():
+        embeddings |= {f"{array}_epoch_{moment}": values for array, values in arrays.items()}
     runs.write(
         output,
         params=params,
         metrics=evaluation.metrics(method, history),
-        history=pd.DataFrame(history).astype({"epoch": int}),
+        history=pd.DataFrame(history).astype({"epoch": int, "stage": int}),
         embeddings=embeddings,
         weights=method.state_dict(),
     )
     if checkpoint:
         checkpoint.unlink(missing_ok=True)
     return runs.read(output)
+
+
+def _place(stages: list[Stage], epoch: int) -> tuple[int, int]:
+    """Return the stage that an epoch of the whole run belongs to, and the epoch within it, all from 0."""
+    stage = 0
+    while epoch >= stages[stage].epochs:
+        epoch -= stages[stage].epochs
+        stage += 1
+    return stage, epoch
+
+
+def _moments(snapshots: int, epochs: int) -> set[int]:
+    """Return so many epochs from 1 to ``epochs``, evenly spaced, the last one included."""
+    return {math.ceil(epochs * moment / snapshots) for moment in range(1, snapshots + 1)}
 
 
 def _make_repeatable(training: TrainingSettings, device: torch.device) -> None:
@@ -239,17 +282,37 @@ def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: in
 class _State:
     """What a checkpoint holds: everything that the rest of a run depends on."""
 
+    optimizer: torch.optim.Optimizer
+
     def __init__(
         self,
         identity: str,
         method: Method,
-        optimizer: torch.optim.Optimizer,
         generators: dict[str, Generator],
+        stages: list[Stage],
+        momentum: float,
     ) -> None:
         self.identity = identity
         self.method = method
-        self.optimizer = optimizer
         self.generators = generators
+        self.stages = stages
+        self.momentum = momentum
+        self.snapshots: dict[int, dict[str, np.ndarray]] = {}
+        self.stage = -1
+        self.enter(0)
+
+    def enter(self, stage: int) -> None:
+        """Go over to a stage, with an optimiser of its own, unless it is the current one."""
+        if stage == self.stage:
+            return
+        self.stage = stage
+        self.optimizer = torch.optim.SGD(
+            self.method.begin(stage),
+            lr=self.stages[stage].learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.stages[stage].weight_decay,
+            fused=True,
+        )
 
     def save(self, file: Path, history: History) -> None:
         content = io.BytesIO()
@@ -257,7 +320,12 @@ class _State:
             {
                 "identity": self.identity,
                 "method": self.method.state_dict(),
+                "stage": self.stage,
                 "optimizer": self.optimizer.state_dict(),
+                "snapshots": {
+                    moment: {name: torch.from_numpy(array) for name, array in arrays.items()}
+                    for moment, arrays in self.snapshots.items()
+                },
                 "generators": {name: generator.get_state() for name, generator in self.generators.items()},
                 "history": history,
             },
@@ -285,8 +353,13 @@ class _State:
                 file=sys.stderr,
             )
             return []
+        self.enter(saved["stage"])
         self.method.load_state_dict(saved["method"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        self.snapshots = {
+            moment: {name: array.numpy(force=True) for name, array in arrays.items()}
+            for moment, arrays in saved["snapshots"].items()
+        }
         for name, generator in self.generators.items():
             generator.set_state(saved["generators"][name].cpu())
         history: History = saved["history"]
@@ -310,23 +383,56 @@ class _Evaluation:
         method.eval()
         return torch.cat([method.logits(images) for images in torch.split(self.images[part], 500)]).cpu()
 
-    def accuracies(self, method: Method) -> dict[str, float]:
-        """Return ``train_accuracy`` and, of the test images, ``test_accuracy`` and its groups."""
+    def watch(self, method: Method) -> dict[str, float]:
+        """Return ``train_accuracy``; of the test images ``test_accuracy`` and its groups; and the classifier's shape.
+
+        That is the mean length of its vectors and, in degrees, the smallest angle between two of them.
+        """
         dataset = self.dataset
         train = (self._logits(method, "train").argmax(dim=1) == dataset.train_labels).double().mean().item()
         predictions = self._logits(method, "test").argmax(dim=1)
         test = accuracies(predictions, dataset.test_labels, dataset.class_counts)
-        return {"train_accuracy": train, **{f"test_{name}": value for name, value in test.items()}}
+        weight = method.classifier.weight.detach().double().cpu()
+        directions = torch.nn.functional.normalize(weight, dim=1)
+        largest = (directions @ directions.T).fill_diagonal_(-1).amax().clamp(-1, 1)
+        return {
+            "train_accuracy": train,
+            **{f"test_{name}": value for name, value in test.items()},
+            "classifier_norm": weight.norm(dim=1).mean().item(),
+            "classifier_smallest_angle": largest.arccos().rad2deg().item(),
+        }
 
     def metrics(self, method: Method, history: History) -> dict[str, float]:
-        """Return ``metrics.json``: test accuracies (all, by group, by class), and how training ended."""
+        """Return ``metrics.json``: test accuracies (all, by group, by class), and how training ended.
+
+        After a second stage the first one's accuracies stand beside it, as ``first_stage_accuracy`` and its groups.
+        """
         dataset, last = self.dataset, history[-1]
         predictions = self._logits(method, "test").argmax(dim=1)
         result = accuracies(predictions, dataset.test_labels, dataset.class_counts)
         for k in range(dataset.num_classes):
             of_class = dataset.test_labels == k
             result[f"accuracy_class_{k}"] = (predictions[of_class] == k).double().mean().item()
+        if last["stage"] > 1:
+            first = [row for row in history if row["stage"] == 1][-1]
+            result |= {
+                name.replace("test_", "first_stage_"): value
+                for name, value in first.items()
+                if name.startswith("test_accuracy")
+            }
         return {**result, "train_accuracy": last["train_accuracy"], "train_loss": last["total"]}
+
+    @torch.no_grad()
+    def projections(self, method: Method) -> dict[str, np.ndarray]:
+        """Return where the images lie at a moment of training: projections, or features of a method without them."""
+        method.eval()
+        arrays = {}
+        for part, images in self.images.items():
+            embedded = [method.embed(batch) for batch in torch.split(images, 500)]
+            kind = "features" if embedded[0].projections is None else "projections"
+            rows = torch.cat([batch.features if batch.projections is None else batch.projections for batch in embedded])
+            arrays[f"{part}_{kind}"] = rows.numpy(force=True)
+        return arrays
 
     @torch.no_grad()
     def embeddings(self, method: Method) -> dict[str, np.ndarray]:
@@ -344,7 +450,7 @@ class _Evaluation:
         for part, images in self.images.items():
             embedded = [method.embed(batch) for batch in torch.split(images, 500)]
             arrays[f"{part}_features"] = torch.cat([batch.features for batch in embedded])
-            if method.projector is not None:
+            if method.contrast is not None:
                 arrays[f"{part}_projections"] = torch.cat(
                     [b.projections for b in embedded if b.projections is not None]
                 )

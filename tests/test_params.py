@@ -55,10 +55,18 @@ def test_slots_without_effect_are_not_shown() -> None:
     assert set(CrossEntropy().slots()) == {
         "system",
         "views",
+        "classified_views",
+        "last_relu",
+        "feature_dim",
         "classifier",
         "classification",
         "classification_weight",
         "contrast",
+        "spread",
+        "second_stage",
+        "snapshots",
+        "learning_rate",
+        "weight_decay",
     }
     assert "averaging" not in SupervisedContrastive().slots()
     assert BCL(classifier="cosine").slots()["classifier_scale"] == 30
@@ -107,7 +115,7 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ("1e-1", ".nan", "5: methods.bcl.temperature: nan: should be a finite number"),
         ("1e-1", "1, averaging: l1", "5: methods.bcl.averaging: 'l1'; did you mean L1?"),
         ("1e-1", "1, views: [weak, stong]", "5: methods.bcl.views.1: 'stong'; did you mean strong?"),
-        ("1e-1", "1, views: [weak]", "5: methods.bcl: views: ['weak'] leaves none to contrast"),
+        ("1e-1", "1, views: []", "5: methods.bcl.views: []: expected at least one"),
         ("1e-1", "1, averaging: L3, complement: false", "5: methods.bcl: averaging: 'L3' contrasts with prototypes"),
         (
             "{system: ce}",

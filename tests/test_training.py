@@ -21,6 +21,7 @@ from ltnb.data.prepare import Dataset
 from ltnb.data.settings import DatasetSettings
 from ltnb.methods import BCL, CrossEntropy, LogitAdjustment, SupervisedContrastive
 from ltnb.methods.assembly import Method
+from ltnb.methods.stages import Schedule
 from ltnb.params import RunSettings, TrainingSettings
 
 COUNTS = [24, 9, 4, 1]
@@ -79,7 +80,7 @@ def test_learning_rate_warms_up_and_ends_near_zero() -> None:
 
 @pytest.mark.parametrize(("samples", "size"), [(304, 128), (257, 128), (129, 128), (128, 128), (5, 128), (7, 2)])
 def test_an_epoch_is_every_sample_once_in_nearly_equal_batches(samples: int, size: int) -> None:
-    parts = training.batches(samples, size, torch.Generator().manual_seed(0))
+    parts = training.batches(torch.zeros(samples, dtype=torch.int64), size, torch.Generator().manual_seed(0))
     assert torch.cat(parts).sort().values.tolist() == list(range(samples))
     lengths = [len(part) for part in parts]
     assert max(lengths) <= size
@@ -119,12 +120,13 @@ def test_what_a_run_leaves(method: Any, dataset: Dataset, tmp_path: Path) -> Non
     assert run.metrics["accuracy_class_3"] == pytest.approx(right[15:].mean())
     assert "accuracy_many" not in run.metrics
     assert run.history["epoch"].tolist() == [1, 2, 3, 4]
+    assert run.history["stage"].tolist() == [1, 1, 1, 1]
     assert run.history["test_accuracy"].isna().tolist() == [True, False, True, False]
     assert run.history["test_accuracy"].iloc[-1] == run.metrics["accuracy"]
     # Logits are the classifier's on the stored features: arrays and weights belong together.
     weights = torch.nn.Linear(64, 4)
     state = safetensors.torch.load_file(tmp_path / "run" / "model.safetensors")
-    weights.load_state_dict({"weight": state["classifier.weight"], "bias": state["classifier.bias"]})
+    weights.load_state_dict({"weight": state["first_classifier.weight"], "bias": state["first_classifier.bias"]})
     logits = weights(torch.from_numpy(run.embeddings["test_features"])).detach().numpy()
     np.testing.assert_allclose(logits, run.embeddings["test_logits"], rtol=1e-5, atol=1e-5)
     has_contrast = method.contrast != "none"
@@ -155,10 +157,10 @@ def test_a_killed_run_goes_on_and_ends_the_same(
     settings = settings_of(BCL(), checkpoint_every=2, epochs=5)
     training.train(settings, dataset, tmp_path / "unbroken")
 
-    def killed(epoch: int, protocol: TrainingSettings) -> float:
+    def killed(epoch: int, schedule: Schedule) -> float:
         if epoch == killed_in_epoch:
             raise KeyboardInterrupt
-        return original(epoch, protocol)
+        return original(epoch, schedule)
 
     original = training.learning_rate
     checkpoint = tmp_path / "checkpoint.pt"
@@ -235,8 +237,8 @@ def test_a_non_finite_loss_names_method_term_and_step(
     original = Method.losses
     steps = iter(range(100))
 
-    def losses(self: Method, views: Any, targets: Any) -> Any:
-        terms = original(self, views, targets)
+    def losses(self: Method, *batch: Any) -> Any:
+        terms = original(self, *batch)
         if next(steps) == 4:  # three steps an epoch: the second of the second
             terms["contrast"] = terms["contrast"] * torch.nan
         return terms
@@ -288,5 +290,5 @@ def test_reading_an_unfinished_run(dataset: Dataset, tmp_path: Path) -> None:
 
 def test_data_with_another_fingerprint_is_another_run(dataset: Dataset) -> None:
     other = dataclasses.replace(dataset, fingerprint="1" * 64)
-    method = Method(CrossEntropy(), training.encoder("resnet8", 1), COUNTS)
+    method = Method(CrossEntropy(), "resnet8", 1, COUNTS)
     assert training.describe(settings_of(), dataset, method) != training.describe(settings_of(), other, method)

@@ -1,16 +1,19 @@
 """Assemble a method from its slots: the module that the training loop sees, whichever the method."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from ltnb import losses
+from ltnb.methods.classification import SPREADS, Classification, Classifier, classifier
+from ltnb.methods.contrast import contrast
 from ltnb.methods.settings import MethodSettings
-from ltnb.models.encoders import ResNet
-from ltnb.models.heads import CosineClassifier, Projector
+from ltnb.methods.stages import Stage
+from ltnb.models.constraints import max_norm_
+from ltnb.models.encoders import encoder
 
 
 class Embedding(NamedTuple):
@@ -25,97 +28,147 @@ class Embedding(NamedTuple):
 
 
 class Method(nn.Module):
-    """L = λ · classification(view 1) + μ · contrast(views 2, 3, …), with the slots that ``settings`` names.
+    """L = λ · classification(view 1) + μ · contrast(views 2, 3, …) + ν · spread, with the slots of ``settings``.
 
-    Every view goes through the encoder in one batch. The classification term sees the first view's logits,
-    the contrast sees the unit projections of all other views, stacked, and (class-complement) a prototype
-    of every class, made from the classifier's weights by a second projector.
+    Every view goes through the encoder in one batch. The classification term sees the first view's features (or
+    every view's), the contrast the unit projections of the others (of the first where it is the only one), the spread
+    term the classifier's vectors alone. A second stage, where there is one, trains a classifier on the frozen encoder.
     """
 
-    class_counts: Tensor
+    class_weights: Tensor
 
-    def __init__(self, settings: MethodSettings, encoder: ResNet, class_counts: Sequence[int]) -> None:
-        """Make the heads that ``settings`` asks for on ``encoder``.
+    def __init__(
+        self, settings: MethodSettings, encoder_name: str, in_channels: int, class_counts: Sequence[int]
+    ) -> None:
+        """Make encoder and heads, drawing their weights from torch's global generator.
 
         Args:
             settings: the method's slots.
-            encoder: maps images (N, C, H, W) to features (N, ``encoder.feature_dim``).
+            encoder_name: a name of ``ltnb.models.encoders``.
+            in_channels: of the images.
             class_counts: training images of each class, in class order; K of them.
+
+        Raises:
+            ValueError: these classes do not allow what the settings ask for; the message names the setting.
         """
         super().__init__()
         self.settings = settings
         self.views = settings.views
-        self.register_buffer("class_counts", torch.tensor(class_counts), persistent=False)
-        num_classes, feature_dim = len(class_counts), encoder.feature_dim
-        self.encoder = encoder
-        self.classifier: nn.Linear | CosineClassifier = (
-            CosineClassifier(feature_dim, num_classes, settings.classifier_scale)
-            if settings.classifier == "cosine"
-            else nn.Linear(feature_dim, num_classes)
+        self.encoder = encoder(
+            encoder_name, in_channels, last_relu=settings.last_relu, feature_dim=settings.feature_dim
         )
-        head_shape = (feature_dim, settings.projection_hidden, settings.projection_dim)
-        self.projector = Projector(*head_shape) if settings.contrast != "none" else None
-        has_prototypes = settings.contrast == "balanced" and settings.complement
-        self.prototype_projector = Projector(*head_shape) if has_prototypes else None
+        num_classes, feature_dim = len(class_counts), self.encoder.feature_dim
+        self.first_classifier = classifier(settings, feature_dim, num_classes)
+        self.classification = Classification(settings, class_counts)
+        self.contrast = contrast(settings, feature_dim, class_counts)
+        self.second_classifier = nn.Linear(feature_dim, num_classes) if settings.second_stage == "retrain" else None
+        self.register_buffer(
+            "class_weights",
+            class_balanced_weights(torch.tensor(class_counts), settings.class_balance),
+            persistent=False,
+        )
+        self.stage = 0
 
-    def losses(self, views: Sequence[Tensor], targets: Tensor) -> dict[str, Tensor]:
+    def stages(self, first: Stage) -> list[Stage]:
+        """Return the parts of training; ``first`` is the experiment's protocol for a whole network."""
+        settings = self.settings
+        if settings.learning_rate is not None:
+            first = replace(first, learning_rate=settings.learning_rate)
+        if settings.weight_decay is not None:
+            first = replace(first, weight_decay=settings.weight_decay)
+        if settings.second_stage == "none":
+            return [first]
+        second = Stage(
+            trained="classifier",
+            epochs=settings.second_stage_epochs,
+            learning_rate=settings.second_stage_learning_rate,
+            warmup_epochs=0,
+            weight_decay=0.0,
+            sampler="class-balanced" if settings.second_stage == "retrain" else "instance",
+        )
+        return [first, second]
+
+    def begin(self, stage: int) -> list[nn.Parameter]:
+        """Go over to a stage, from 0, and return the parameters that it trains."""
+        self.stage = stage
+        self.requires_grad_(stage == 0)
+        if stage > 0:
+            self.classifier.requires_grad_()
+        elif self.second_classifier is not None:
+            self.second_classifier.requires_grad_(False)
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; a frozen encoder stays as it is evaluated."""
+        super().train(mode and self.stage == 0)
+        return self
+
+    @property
+    def classifier(self) -> Classifier:
+        """The classifier of the current stage."""
+        if self.stage > 0 and self.second_classifier is not None:
+            return self.second_classifier
+        return self.first_classifier
+
+    def losses(self, views: Sequence[Tensor], targets: Sequence[Tensor], generator: Generator) -> dict[str, Tensor]:
         """Return the named terms of one batch and their weighted sum.
 
         Args:
             views: one batch of images (N, C, H, W) for each entry of ``self.views``, in the same image order.
-            targets: class indices (N,).
+            targets: for each view class indices (N,), or soft labels (N, K) where it mixes images.
+            generator: of what a term draws at random, on the images' device.
 
         Returns:
-            Scalars: ``classification``; with a contrast also ``contrast`` and ``valid_anchors``, the share of
-            anchors that had a positive; and ``total``, which is what is minimised.
+            Scalars: ``classification``; ``contrast`` and ``spread`` where the method has them; with a contrast of
+            images ``valid_anchors``, the share of anchors that had a positive; and ``total``, which is what is
+            minimised.
         """
-        features = self.encoder(torch.cat(list(views)))
-        classified, contrasted = features.split([len(targets), len(features) - len(targets)])
-        classification = self._classification(self.classifier(classified), targets)
-        total = self.settings.classification_weight * classification
-        if self.projector is None:
-            return {"classification": classification, "total": total}
-        anchors = targets.repeat(len(views) - 1)
-        prototypes = self.prototypes()
-        contrast = self._contrast(self.projector(contrasted), anchors, prototypes)
-        valid = losses.valid_anchors(anchors, prototypes=prototypes is not None)
-        return {
-            "classification": classification,
-            "contrast": contrast,
-            "valid_anchors": valid.float().mean(),
-            "total": total + self.settings.contrast_weight * contrast,
-        }
+        if self.stage > 0:
+            return self._second_stage_losses(views[0], targets[0], generator)
+        settings = self.settings
+        features = self.encoder(torch.cat(list(views))).split([len(view) for view in views])
+        classified = len(views) if settings.classified_views == "all" else 1
+        losses = [
+            self.classification(self.classifier, of_view, of_targets, generator)
+            for of_view, of_targets in zip(features[:classified], targets[:classified], strict=True)
+        ]
+        terms = {"classification": torch.cat(losses).mean()}
+        total = settings.classification_weight * terms["classification"]
+        if self.contrast is not None:
+            terms |= self.contrast(features, targets, self.classifier.weight, generator)
+            total = total + settings.contrast_weight * terms["contrast"]
+        if settings.spread != "none":
+            terms["spread"] = SPREADS[settings.spread](self.classifier.weight)
+            total = total + settings.spread_weight * terms["spread"]
+        return {**terms, "total": total}
 
-    def _classification(self, logits: Tensor, targets: Tensor) -> Tensor:
-        match self.settings.classification:
-            case "cross-entropy":
-                return F.cross_entropy(logits, targets)
-            case "logit-adjusted":
-                return losses.logit_adjusted_cross_entropy(
-                    logits, targets, self.class_counts, tau=self.settings.adjustment_strength
-                )
+    def _second_stage_losses(self, view: Tensor, targets: Tensor, generator: Generator) -> dict[str, Tensor]:
+        with torch.no_grad():
+            features = self.encoder(view)
+        if self.settings.second_stage == "retrain":
+            classification = F.cross_entropy(self.classifier(features), targets)
+        else:
+            losses = self.classification(self.classifier, features, targets, generator)
+            classification = (self.class_weights[targets] * losses).mean()
+        return {"classification": classification, "total": classification}
 
-    def _contrast(self, z: Tensor, y: Tensor, prototypes: Tensor | None) -> Tensor:
-        if self.settings.contrast == "supervised":
-            return losses.supervised_contrastive(z, y, temperature=self.settings.temperature)
-        return losses.balanced_contrastive(
-            z,
-            y,
-            prototypes,
-            temperature=self.settings.temperature,
-            averaging=self.settings.averaging,
-            anchor_weighting=self.settings.anchor_weighting,
-        )
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Do what follows an update of the weights: memories, averages and norms keep up with it."""
+        if self.stage == 0 and self.contrast is not None:
+            self.contrast.after_step()
+        if self.stage > 0 and self.settings.max_norm is not None:
+            max_norm_(self.classifier.weight, self.settings.max_norm)
+
+    @torch.no_grad()
+    def after_epoch(self, epoch: int) -> None:
+        """Do what follows an epoch of the current stage, counted from 1."""
+        if self.stage == 0 and self.contrast is not None:
+            self.contrast.after_epoch(epoch)
 
     def prototypes(self) -> Tensor | None:
-        """Return c_j = normalise(MLP(w_j)), (K, p) unit rows, or ``None`` without class-complement.
-
-        Both classifiers keep a row a class, so this is right for the linear one as well as the cosine one.
-        """
-        if self.prototype_projector is None:
-            return None
-        prototypes: Tensor = self.prototype_projector(self.classifier.weight)
-        return prototypes
+        """Return what stands for the classes in the contrast, (K, p) unit rows, or ``None``."""
+        return None if self.contrast is None else self.contrast.prototypes(self.first_classifier.weight)
 
     def logits(self, images: Tensor) -> Tensor:
         """Return what is evaluated: the raw logits (N, K), without the prior."""
@@ -125,4 +178,14 @@ class Method(nn.Module):
     def embed(self, images: Tensor) -> Embedding:
         """Return features and, where the method has a projector, projections of ``images``."""
         features = self.encoder(images)
-        return Embedding(features, None if self.projector is None else self.projector(features))
+        return Embedding(features, None if self.contrast is None else self.contrast.projector(features))
+
+
+def class_balanced_weights(class_counts: Tensor, beta: float) -> Tensor:
+    """Return (1 − β)/(1 − β^n_k) for every class, scaled to the mean 1 (Cui et al., CVPR 2019); β = 0 gives ones.
+
+    >>> class_balanced_weights(torch.tensor([4, 1]), 0.5)
+    tensor([0.6957, 1.3043])
+    """
+    weights = (1 - beta) / (1 - beta ** class_counts.double())
+    return (weights / weights.mean()).to(torch.get_default_dtype())

@@ -4,17 +4,29 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-View = Literal["none", "weak", "strong"]
+View = Literal["none", "weak", "strong", "sim", "rand", "mixup", "cutmix"]
+MIXED_VIEWS = ("mixup", "cutmix")  # of two images each: their labels are soft
 Views = Annotated[tuple[View, ...], Field(min_length=1, strict=False)]
-Classification = Literal["cross-entropy", "logit-adjusted"]
-Contrast = Literal["none", "supervised", "balanced"]
+Classifier = Literal["linear", "cosine", "normalised", "anchored", "anchored-cosine"]
+Classification = Literal["cross-entropy", "logit-adjusted", "margin", "binary", "mse"]
+Contrast = Literal["none", "supervised", "balanced", "binary", "cross-entropy", "mse"]
+Prototypes = Literal["classifier", "ema", "learnable", "anchored"]
+Spread = Literal["none", "binary", "cross-entropy", "mse"]
+Synthesis = Literal["none", "up-sampling", "supports"]
+Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]  # below, 1/τ leaves float32's useful range
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+
+PAIRED_CONTRASTS = ("supervised", "balanced")  # an image against the others of its batch
+MEMORY_CONTRASTS = ("binary", "cross-entropy", "mse")  # an image against one remembered projection a class
+CONTRASTS = PAIRED_CONTRASTS + MEMORY_CONTRASTS
 
 
 class MethodSettings(BaseModel):
-    """A method, slot by slot: L = λ · classification + μ · contrast.
+    """A method, slot by slot: L = λ · classification + μ · contrast + ν · spread.
 
     A *system* (``ce``, ``bcl``, …) is a subclass that only changes defaults, so any slot of any system can be
     set in a row of ``params.yaml``: an ablation, or a cross between two papers, is data and not code.
@@ -24,53 +36,130 @@ class MethodSettings(BaseModel):
 
     system: str
 
-    # The first view of an image is classified; the others are contrasted with each other.
+    # The first view of an image is classified and the others are contrasted; a single view is both.
     views: Views = ("strong",)
+    classified_views: Literal["first", "all"] = "first"
 
-    classifier: Literal["linear", "cosine"] = "linear"
-    classifier_scale: Positive = 30.0  # s of the cosine classifier, as BCL's code sets it
+    # Of the encoder: without its last ReLU features may be negative, as a simplex around the origin needs them;
+    # feature_dim adds a linear layer to so many dimensions, such as 2 or 3 for a picture that hides nothing.
+    last_relu: bool = True
+    feature_dim: Annotated[int, Field(ge=2)] | None = None
+
+    classifier: Classifier = "linear"
+    classifier_scale: Positive = 30.0  # s, of cosine and anchored ones; 30 as BCL's code sets it
 
     classification: Classification = "cross-entropy"
-    adjustment_strength: Positive = 1.0  # τ of logit adjustment; 1 is the Bayes-consistent value
     classification_weight: Weight = 1.0  # λ
+    adjustment_strength: Positive = 1.0  # τ of logit adjustment; 1 is the Bayes-consistent value
+    margins: Literal["equal", "ldam"] = "equal"  # ldam: ∝ n_k^(−1/4)
+    margin: Weight = 0.5  # α of every class, or with ldam of the rarest one, where 0.5 is the usual value
+    negative_rate: PositiveShare = 1.0  # r, the share of classes that binary classification takes as negatives
+    negatives: Literal["independent", "batch"] = "independent"  # drawn for every sample, or once for a batch
 
     contrast: Contrast = "none"
-    temperature: Temperature = 0.1  # τ of the contrast; 0.1 is BCL's for CIFAR, 0.07 for ImageNet-LT
     contrast_weight: Weight = 1.0  # μ
-    projection_hidden: Annotated[int, Field(ge=1)] = 512
-    projection_dim: Annotated[int, Field(ge=1)] = 128
+    temperature: Temperature = 0.1  # τ of the contrast; 0.1 is BCL's for CIFAR, 0.07 for ImageNet-LT
+    head_temperature: Temperature | None = None  # τ₊ of the largest class; then τ₋ = temperature is the smallest one's
+    projection_hidden: Count = 512
+    projection_dim: Count = 128
+    projection_norm: bool = True  # batch normalisation in the projector
 
     # Of the balanced contrast alone.
     averaging: Literal["none", "L1", "L2", "L3"] = "L1"
-    complement: bool = True  # prototypes of every class stand in the batch
     anchor_weighting: Literal["sample", "class"] = "sample"
+    complement: bool = True  # prototypes of every class stand in the batch
+    prototypes: Prototypes = "classifier"
+    prototype_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9  # of ema, once a step in which the class is seen
 
-    # A slot's own settings mean nothing while the slot holds something else.
-    _owners: ClassVar[dict[str, tuple[str, tuple[str, ...]]]] = {
-        "classifier_scale": ("classifier", ("cosine",)),
+    spread: Spread = "none"
+    spread_weight: Weight = 1.0  # ν
+
+    # Features that no image has, for the contrast.
+    synthesis: Synthesis = "none"
+    synthetic_features: Count | Literal["equalise"] = "equalise"  # of each class in a batch; or up to its largest class
+    synthetic_anchors: bool = True  # anchors as well as keys
+    synthesis_from: Annotated[int, Field(ge=1)] = 10  # the first epoch that has them
+    support_refresh: Count = 1  # epochs
+    support_quantile: PositiveShare = 0.99  # α
+    support_law: Literal["truncated-normal", "uniform"] = "truncated-normal"
+    support_cap: bool = True  # at ½ arccos(−1/(K−1))
+    head_above: Annotated[int, Field(ge=0)] = 100  # classes of more training images are heads
+    nearest_heads: Count = 1  # q
+    head_mix: Share = 0.5  # γ; 1 leaves every class its own support
+    head_weights: Literal["corrected", "printed"] = "corrected"  # ω
+
+    # A second stage on the frozen encoder: the same classifier with class-balanced weights, or a new linear one
+    # with class-balanced sampling (cRT).
+    second_stage: Literal["none", "rebalance", "retrain"] = "none"
+    second_stage_epochs: Count = 10
+    second_stage_learning_rate: Positive = 0.01
+    class_balance: Annotated[float, Field(ge=0, lt=1)] = 0.9999  # β
+    max_norm: Positive | None = None  # the longest a classifier vector may be
+
+    # Where a method needs another optimiser than the protocol's; then a comparison has to say so.
+    learning_rate: Positive | None = None
+    weight_decay: Weight | None = None
+
+    snapshots: Annotated[int, Field(ge=0)] = 0  # moments of training, evenly spaced, whose embeddings are kept
+
+    # A setting means something only while another slot holds one of these values.
+    _owners: ClassVar[dict[str, tuple[str, tuple[str | bool, ...]]]] = {
+        "classifier_scale": ("classifier", ("cosine", "anchored", "anchored-cosine")),
         "adjustment_strength": ("classification", ("logit-adjusted",)),
-        "temperature": ("contrast", ("supervised", "balanced")),
-        "contrast_weight": ("contrast", ("supervised", "balanced")),
-        "projection_hidden": ("contrast", ("supervised", "balanced")),
-        "projection_dim": ("contrast", ("supervised", "balanced")),
+        "margins": ("classification", ("margin",)),
+        "margin": ("classification", ("margin",)),
+        "negative_rate": ("classification", ("binary",)),
+        "negatives": ("classification", ("binary",)),
+        "contrast_weight": ("contrast", CONTRASTS),
+        "temperature": ("contrast", (*PAIRED_CONTRASTS, "binary", "cross-entropy")),
+        "head_temperature": ("contrast", ("supervised",)),
+        "projection_hidden": ("contrast", CONTRASTS),
+        "projection_dim": ("contrast", CONTRASTS),
+        "projection_norm": ("contrast", CONTRASTS),
         "averaging": ("contrast", ("balanced",)),
-        "complement": ("contrast", ("balanced",)),
         "anchor_weighting": ("contrast", ("balanced",)),
+        "complement": ("contrast", ("balanced",)),
+        "prototypes": ("complement", (True,)),
+        "prototype_momentum": ("prototypes", ("ema",)),
+        "spread_weight": ("spread", ("binary", "cross-entropy", "mse")),
+        "synthesis": ("contrast", PAIRED_CONTRASTS),
+        "synthetic_features": ("synthesis", ("up-sampling", "supports")),
+        "synthetic_anchors": ("synthesis", ("up-sampling", "supports")),
+        "synthesis_from": ("synthesis", ("supports",)),
+        "support_refresh": ("synthesis", ("supports",)),
+        "support_quantile": ("synthesis", ("supports",)),
+        "support_law": ("synthesis", ("supports",)),
+        "support_cap": ("synthesis", ("supports",)),
+        "head_above": ("synthesis", ("supports",)),
+        "nearest_heads": ("synthesis", ("supports",)),
+        "head_mix": ("synthesis", ("supports",)),
+        "head_weights": ("synthesis", ("supports",)),
+        "second_stage_epochs": ("second_stage", ("rebalance", "retrain")),
+        "second_stage_learning_rate": ("second_stage", ("rebalance", "retrain")),
+        "class_balance": ("second_stage", ("rebalance",)),
+        "max_norm": ("second_stage", ("rebalance",)),
     }
 
     def slots(self) -> dict[str, Any]:
-        """Return the settings that have an effect, by name: those of a slot that holds something else are left out."""
-        return {
-            name: value
-            for name, value in self.model_dump(mode="json").items()
-            if name not in self._owners or getattr(self, self._owners[name][0]) in self._owners[name][1]
-        }
+        """Return the settings that have an effect, by name."""
+        return {name: value for name, value in self.model_dump(mode="json").items() if self._idle(name) is None}
+
+    def _idle(self, name: str) -> tuple[str, tuple[str | bool, ...]] | None:
+        """Return the slot, and the values it would have to hold, because of which the setting has no effect."""
+        if name not in self._owners:
+            return None
+        slot, values = self._owners[name]
+        above = self._idle(slot)
+        if above is not None:
+            return above
+        return None if getattr(self, slot) in values else (slot, values)
 
     @model_validator(mode="after")
     def _every_setting_has_an_effect(self) -> Self:
         for name in sorted(self.model_fields_set & self._owners.keys()):
-            slot, values = self._owners[name]
-            if getattr(self, slot) not in values:
+            idle = self._idle(name)
+            if idle is not None and getattr(self, name) not in ("none", False):
+                slot, values = idle
                 raise ValueError(
                     f"{name}: {getattr(self, name)!r} has no effect while {slot} is {getattr(self, slot)!r}; "
                     f"expected {slot} to be {' or '.join(map(repr, values))}"
@@ -78,13 +167,26 @@ class MethodSettings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _views_fit_the_contrast(self) -> Self:
-        if self.contrast == "none" and len(self.views) != 1:
-            raise ValueError(f"views: {list(self.views)} has views that nothing contrasts; expected one view")
-        if self.contrast != "none" and len(self.views) < 2:
+    def _views_fit(self) -> Self:
+        if self.contrast == "none" and self.classified_views == "first" and len(self.views) != 1:
             raise ValueError(
-                f"views: {list(self.views)} leaves none to contrast; expected the classified view first, "
-                "then one or more contrasted ones"
+                f"views: {list(self.views)} has views that nothing looks at; "
+                "expected one view, a contrast, or classified_views to be 'all'"
+            )
+        contrasted = self.views[1:] or self.views
+        mixed = [view for view in contrasted if view in MIXED_VIEWS]
+        if self.contrast in PAIRED_CONTRASTS and mixed:
+            raise ValueError(
+                f"views: {mixed[0]!r} has soft labels, and contrast {self.contrast!r} needs one class for each image"
+            )
+        if self.contrast in MEMORY_CONTRASTS and all(view in MIXED_VIEWS for view in self.views):
+            raise ValueError(f"views: {list(self.views)} leaves the class memory no un-mixed view to remember")
+        classified = self.views if self.classified_views == "all" else self.views[:1]
+        mixed = [view for view in classified if view in MIXED_VIEWS]
+        if self.classification in ("margin", "logit-adjusted") and mixed:
+            raise ValueError(
+                f"views: {mixed[0]!r} has soft labels, and classification {self.classification!r} "
+                "needs one class for each image"
             )
         return self
 
@@ -92,4 +194,34 @@ class MethodSettings(BaseModel):
     def _prototypes_for_l3(self) -> Self:
         if self.contrast == "balanced" and self.averaging == "L3" and not self.complement:
             raise ValueError("averaging: 'L3' contrasts with prototypes; expected complement to be true")
+        return self
+
+    @model_validator(mode="after")
+    def _classifier_fits(self) -> Self:
+        if self.classification in ("binary", "mse") and self.classifier != "normalised":
+            raise ValueError(
+                f"classification: {self.classification!r} is defined for unit classifier vectors with a bias; "
+                f"expected classifier to be 'normalised', got {self.classifier!r}"
+            )
+        scaled = ("cosine", "anchored", "anchored-cosine")
+        if self.classification == "margin" and self.classifier not in scaled:
+            raise ValueError(
+                f"classification: 'margin' subtracts from cosines; expected classifier to be "
+                f"{' or '.join(map(repr, scaled))}, got {self.classifier!r}"
+            )
+        if self.classifier in ("anchored", "anchored-cosine"):
+            if self.spread != "none":
+                raise ValueError(f"spread: {self.spread!r} has nothing to move: an anchored classifier is fixed")
+            if self.second_stage == "rebalance":
+                raise ValueError("second_stage: 'rebalance' has nothing to train: an anchored classifier is fixed")
+            if self.contrast == "balanced" and self.complement and self.prototypes == "classifier":
+                raise ValueError("prototypes: 'classifier' trains the classifier's vectors, which are anchored")
+        return self
+
+    @model_validator(mode="after")
+    def _synthesis_fits(self) -> Self:
+        if self.synthesis != "none" and self.contrast == "balanced" and not self.synthetic_anchors:
+            raise ValueError("synthetic_anchors: false keeps them out of the anchors; expected contrast 'supervised'")
+        if self.synthesis == "up-sampling" and self.synthetic_features != "equalise":
+            raise ValueError("synthetic_features: up-sampling repeats features until classes are equal ('equalise')")
         return self

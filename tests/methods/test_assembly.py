@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from ltnb import losses
 from ltnb.methods import BCL, CrossEntropy, LogitAdjustment, MethodSettings, SupervisedContrastive
 from ltnb.methods.assembly import Method
-from ltnb.models.encoders import encoder
 from ltnb.models.heads import CosineClassifier
 
 COUNTS = [40, 10, 3, 1]
@@ -19,7 +18,11 @@ COUNTS = [40, 10, 3, 1]
 def method_of(settings: MethodSettings) -> Method:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return Method(settings, encoder("resnet8", 1), COUNTS)
+        return Method(settings, "resnet8", 1, COUNTS)
+
+
+def terms_of(method: Method, views: list[Tensor], y: Tensor) -> dict[str, Tensor]:
+    return method.losses(views, [y] * len(views), torch.Generator().manual_seed(2))
 
 
 def batch(number_of_views: int, size: int = 12) -> tuple[list[Tensor], Tensor]:
@@ -35,7 +38,7 @@ def features_of(method: Method, views: list[Tensor]) -> list[Tensor]:
 def test_cross_entropy() -> None:
     method = method_of(CrossEntropy())
     views, y = batch(1)
-    terms = method.losses(views, y)
+    terms = terms_of(method, views, y)
     expected = F.cross_entropy(method.classifier(features_of(method, views)[0]), y)
     torch.testing.assert_close(terms["total"], expected)
     assert set(terms) == {"classification", "total"}
@@ -46,16 +49,16 @@ def test_logit_adjustment_adds_the_log_prior_in_training_and_not_to_what_is_eval
     views, y = batch(1)
     raw = method.classifier(features_of(method, views)[0])
     prior = torch.tensor(COUNTS) / sum(COUNTS)
-    torch.testing.assert_close(method.losses(views, y)["total"], F.cross_entropy(raw + 1.5 * prior.log(), y))
+    torch.testing.assert_close(terms_of(method, views, y)["total"], F.cross_entropy(raw + 1.5 * prior.log(), y))
     torch.testing.assert_close(method.logits(views[0]), raw)
 
 
 def test_supervised_contrastive_contrasts_all_views_but_the_first() -> None:
     method = method_of(SupervisedContrastive(classification_weight=1.3, contrast_weight=0.7, temperature=0.2))
     views, y = batch(3)
-    terms = method.losses(views, y)
+    terms = terms_of(method, views, y)
     features = features_of(method, views)
-    z = method.projector(torch.cat(features[1:]))  # type: ignore[misc]
+    z = method.contrast.projector(torch.cat(features[1:]))  # type: ignore[union-attr]
     contrast = losses.supervised_contrastive(z, torch.cat([y, y]), temperature=0.2)
     classification = losses.logit_adjusted_cross_entropy(method.classifier(features[0]), y, torch.tensor(COUNTS))
     torch.testing.assert_close(terms["contrast"], contrast)
@@ -68,14 +71,14 @@ def test_bcl_with_either_classifier(classifier: Any, averaging: Any) -> None:
     settings = BCL(classifier=classifier, averaging=averaging, anchor_weighting="class")
     method = method_of(settings)
     views, y = batch(3)
-    terms = method.losses(views, y)
+    terms = terms_of(method, views, y)
     features = features_of(method, views)
     # A prototype a class, from the raw weight of that class: rows of the weight, whichever the classifier.
     assert method.classifier.weight.shape == (4, 64)
-    c = method.prototype_projector(method.classifier.weight)  # type: ignore[misc]
+    c = method.contrast.class_prototypes.projector(method.classifier.weight)  # type: ignore[union-attr]
     assert c.shape == (4, 128)
     contrast = losses.balanced_contrastive(
-        method.projector(torch.cat(features[1:])),  # type: ignore[misc]
+        method.contrast.projector(torch.cat(features[1:])),  # type: ignore[union-attr]
         torch.cat([y, y]),
         c,
         temperature=0.1,
@@ -92,16 +95,16 @@ def test_bcl_with_either_classifier(classifier: Any, averaging: Any) -> None:
 def test_bcl_without_complement_has_no_prototypes() -> None:
     method = method_of(BCL(complement=False))
     assert method.prototypes() is None
-    assert method.prototype_projector is None
+    assert method.contrast.class_prototypes is None  # type: ignore[union-attr]
     views, y = batch(3)
-    assert method.losses(views, y)["total"].isfinite()
+    assert terms_of(method, views, y)["total"].isfinite()
 
 
 def test_bcl_without_averaging_and_complement_is_supervised_contrastive() -> None:
     views, y = batch(3)
     bare = method_of(BCL(complement=False, averaging="none"))
     supervised = method_of(SupervisedContrastive())
-    torch.testing.assert_close(bare.losses(views, y), supervised.losses(views, y))
+    torch.testing.assert_close(terms_of(bare, views, y), terms_of(supervised, views, y))
 
 
 def test_cosine_classifier_scale() -> None:
@@ -113,7 +116,7 @@ def test_cosine_classifier_scale() -> None:
 def test_the_share_of_anchors_with_a_positive_is_reported() -> None:
     method = method_of(SupervisedContrastive(views=("weak", "strong")))
     views, _ = batch(2, size=4)
-    terms = method.losses(views, torch.tensor([0, 0, 1, 2]))  # one contrasted view: classes 1 and 2 have no positive
+    terms = terms_of(method, views, torch.tensor([0, 0, 1, 2]))  # one contrasted view: classes 1 and 2 have no positive
     assert terms["valid_anchors"].item() == 0.5
 
 
@@ -135,7 +138,7 @@ def test_small_temperature_under_bfloat16_autocast(settings: MethodSettings) -> 
     method = method_of(settings)
     views, y = batch(3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        terms = method.losses(views, y)
+        terms = terms_of(method, views, y)
     terms["total"].backward()
     assert all(term.isfinite() for term in terms.values())
     assert all(p.grad is None or p.grad.isfinite().all() for p in method.parameters())

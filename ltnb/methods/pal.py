@@ -1,0 +1,33 @@
+"""PAL and FNPAL: prototype-anchored learning (Zhou et al., ICML 2022)."""
+
+from typing import Literal
+
+from ltnb.methods.settings import Classifier, MethodSettings, Positive
+
+
+class PAL(MethodSettings):
+    """L = −log softmax(s W x)_y with W fixed at a regular simplex of unit vectors (Lemma 3.1): nothing else changes.
+
+    Under any class counts the minimiser over bounded features is x ∝ w_y, with the largest min-margin (Theorems 4.1
+    and 4.2). A feature behind a ReLU is non-negative and cannot reach such prototypes, so the last ReLU is off here;
+    what the paper did about it is open. ``classification: logit-adjusted`` or ``margin`` puts PAL on top of another
+    loss, ``second_stage: retrain`` makes it the first stage of decoupled training.
+    """
+
+    system: Literal["pal"] = "pal"
+    last_relu: bool = False
+    classifier: Classifier = "anchored"
+    classifier_scale: Positive = 1.0
+
+
+class FNPAL(MethodSettings):
+    """L = −log softmax(s W x/‖x‖)_y: PAL with normalised features of length s.
+
+    On clean labels the paper's s = 0.25/(0.05 + η) is 5. Its control, FNPN, normalises as well but learns W:
+    ``{system: fnpal, classifier: cosine}``.
+    """
+
+    system: Literal["fnpal"] = "fnpal"
+    last_relu: bool = False
+    classifier: Classifier = "anchored-cosine"
+    classifier_scale: Positive = 5.0
