@@ -8,9 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-#: Luminance of red, green and blue (ITU-R BT.601).
-LUMINANCE = (0.2989, 0.587, 0.114)
-
 
 def blend(images: Tensor, plain: Tensor, factor: Tensor) -> Tensor:
     """b + f (x − b), clipped to [0, 1].
@@ -27,10 +24,11 @@ def blend(images: Tensor, plain: Tensor, factor: Tensor) -> Tensor:
 
 
 def grey(images: Tensor) -> Tensor:
-    """Luminance, (N, 1, H, W): 0.2989 red + 0.587 green + 0.114 blue; grey images as they are."""
+    """Luminance (ITU-R BT.601), (N, 1, H, W): 0.2989 red + 0.587 green + 0.114 blue; grey images as they are."""
     if images.shape[1] == 1:
         return images
-    return torch.einsum("nchw,c->nhw", images, images.new_tensor(LUMINANCE)).unsqueeze(1)
+    red, green, blue = images.unbind(1)
+    return (0.2989 * red + 0.587 * green + 0.114 * blue).unsqueeze(1)
 
 
 def black(images: Tensor) -> Tensor:
@@ -75,7 +73,7 @@ def adjust_hue(images: Tensor, shift: Tensor) -> Tensor:
     # Where all three are equal, chroma is 0 and any hue gives back the same grey.
     sextant = torch.stack([green - blue, blue - red, red - green], dim=1) / torch.where(chroma == 0, 1, chroma)
     hue = torch.gather(sextant, 1, brightest) + 2 * brightest
-    offset = images.new_tensor([5, 3, 1]).view(3, 1, 1)
+    offset = torch.arange(5, 0, -2, device=images.device).view(3, 1, 1)
     m = torch.remainder(offset + hue + 6 * shift.to(images.dtype)[:, None, None, None], 6)
     return (value - chroma * torch.minimum(m, 4 - m).clamp(0, 1)).clamp(0, 1)
 

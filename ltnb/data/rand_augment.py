@@ -74,9 +74,8 @@ def operate(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
     )
     height, width = images.shape[-2:]
     translation = torch.stack([change["translate x"] * width, change["translate y"] * height], dim=1)
-    moving = chosen["rotate"]
-    for name in ("shear x", "shear y", "translate x", "translate y"):
-        moving = moving | chosen[name]
+    maps = ("rotate", "shear x", "shear y", "translate x", "translate y")
+    moving = torch.stack([chosen[name] for name in maps]).any(dim=0)
     # Even the identity, interpolated, is off by rounding, which posterising would see.
     images = torch.where(moving[:, None, None, None], warp(images, inverse, translation), images)
 
@@ -84,7 +83,7 @@ def operate(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
     for name, plainer in (("contrast", mean_grey), ("saturation", grey), ("sharpness", smooth)):
         plain = torch.where(chosen[name][:, None, None, None], plainer(images), plain)
     blends = ("brightness", "contrast", "saturation", "sharpness")
-    images = blend(images, plain, 1 + sum((change[name] for name in blends), torch.zeros_like(strength)))
+    images = blend(images, plain, 1 + torch.stack([change[name] for name in blends]).sum(dim=0))
 
     bits = 8 - torch.round(change["posterise"].abs())
     images = torch.where(chosen["posterise"][:, None, None, None], posterise(images, bits), images)
