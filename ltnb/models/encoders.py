@@ -41,9 +41,9 @@ class ResNet(nn.Module):
     Three stages of 16, 32 and 64 channels, the second and third at half the resolution of the one before,
     6n + 2 layers in all with n blocks a stage. The features come after a ReLU, so they are non-negative: no two of
     them are more than 90° apart, and none can lie at a vertex of a regular simplex around the origin, as prototypes
-    do (PAL). Either option lifts that: ``last_relu=False`` ends the last block without its ReLU, so that the pooled
-    features have both signs; ``feature_dim`` maps the pooled features linearly (with a bias) to that many dimensions,
-    2 or 3 of which can be drawn as they are.
+    do (PAL). Either option lifts that. ``last_relu=False`` ends the last block without its ReLU, so that features can
+    have both signs, though most start off positive, because of the shortcut. ``feature_dim`` maps the pooled features
+    linearly (with a bias) to that many dimensions, 2 or 3 of which can be drawn as they are.
     """
 
     def __init__(

@@ -31,12 +31,13 @@ class CosineClassifier(nn.Module):
 class NormalisedClassifier(nn.Module):
     """f_k(x) = w̄_k · x + b_k,  w̄_k = w_k/‖w_k‖: the classifier of BCE3S.
 
-    Classifier vectors count by direction alone; features keep their length, which is then what makes a logit large,
+    Classifier vectors count by direction alone; features keep their length, which is then what makes logits large,
     and there is no scale. ``weight`` (K, d) and ``bias`` (K,) hold a row and a number a class, as in
-    ``torch.nn.Linear``. BCE3S's code draws the weights from N(0, 1/d) (Kaiming's with gain 1), as is done here; their
-    length does not show in the logits, but the longer a row, the less a step of SGD turns it. How the paper starts
-    the bias we do not know: 0 here, as good as any value for a softmax; under a sigmoid it is every class at even
-    odds.
+    ``torch.nn.Linear``, and both are trained.
+
+    As in the paper's code, weights start at N(0, 1/d) (Kaiming's normal initialisation with gain 1). Their length
+    does not show in the logits, but the longer a row, the less a step of SGD turns it. What the bias starts from we
+    do not know; it is 0 here.
     """
 
     def __init__(self, feature_dim: int, num_classes: int) -> None:
@@ -52,7 +53,20 @@ class NormalisedClassifier(nn.Module):
 
 
 class AnchoredClassifier(nn.Module):
-    """f_k(x) = s w_k · x, or s w_k · x/‖x‖, with prototypes w_k that are never trained: PAL and FNPAL."""
+    """f_k(x) = s w_k · x, or s w_k · x/‖x‖: a classifier whose prototypes w_k are fixed before training.
+
+    The first is PAL (Zhou et al., ICML 2022), with s = 1; the second, which sees directions only, is FNPAL. Its
+    control FNPN, normalised but trained, is `CosineClassifier`. ``weight`` (K, d) holds unit rows, one a class, from
+    ``ltnb.geometry.anchored_prototypes``. It is a buffer: no gradient, no weight decay, and saved in the state, so
+    that a resumed run has the same anchors.
+
+    Features after a ReLU cannot reach such prototypes, half of whose coordinates are negative: the largest min-margin
+    is √(K/(K−1)) for the best placed simplex (``ltnb.theory.anchored_prototypes``), and about 0.6 for random ones of
+    10 classes in 64 dimensions, where K/(K−1) is 1.11. An encoder with ``last_relu=False`` or a last linear layer can
+    reach them. This is also why the orientation is random here: with a simplex along the axes, as without a generator
+    in ``ltnb.geometry``, the last prototype is −e_{K−1}. Prototypes add up to 0, so for z ≥ 0 the others' Σ_k w_k · z
+    is z_{K−1} ≥ 0, one of them scores at least 0, and the last class at most 0: its margin could never be positive.
+    """
 
     weight: Tensor
 
@@ -66,8 +80,24 @@ class AnchoredClassifier(nn.Module):
         form: PrototypeForm = "automatic",
         generator: torch.Generator | None = None,
     ) -> None:
-        """Place ``num_classes`` prototypes in ``feature_dim`` dimensions."""
+        """Place ``num_classes`` prototypes in ``feature_dim`` dimensions.
+
+        Args:
+            feature_dim: d.
+            num_classes: K, at least 2.
+            scale: s, positive.
+            normalise_features: whether logits are cosines times s (FNPAL) or grow with the features (PAL).
+            form: ``"automatic"``, ``"simplex"`` or ``"optimised"``, as in ``anchored_prototypes``, which warns of what
+                is lost where d < K−1.
+            generator: source of the orientation; without one, torch's global one, from which every other layer's
+                initial weights come.
+
+        Raises:
+            ValueError: form ``"simplex"`` and d < K−1; as in ``anchored_prototypes``; scale is not positive.
+        """
         super().__init__()
+        if not 0 < scale < math.inf:
+            raise ValueError(f"scale must be a positive number, got {scale}")
         generator = torch.default_generator if generator is None else generator
         prototypes = anchored_prototypes(num_classes, feature_dim, form=form, generator=generator)
         self.register_buffer("weight", prototypes.to(torch.get_default_dtype()))
@@ -88,12 +118,13 @@ class Projector(nn.Module):
     for the prototypes c_j = normalise(MLP(w_j)) of the classifier's weights.
     """
 
-    def __init__(self, feature_dim: int, hidden_dim: int, projection_dim: int) -> None:
-        """Make a head of shape ``feature_dim`` → ``hidden_dim`` → ``projection_dim``."""
+    def __init__(self, feature_dim: int, hidden_dim: int, projection_dim: int, *, batch_norm: bool = True) -> None:
+        """Make a head of shape ``feature_dim`` → ``hidden_dim`` → ``projection_dim``, with or without BN."""
         super().__init__()
+        normalisation = [nn.BatchNorm1d(hidden_dim)] if batch_norm else []
         self.mlp = nn.Sequential(
             nn.Linear(feature_dim, hidden_dim),
-            nn.BatchNorm1d(hidden_dim),
+            *normalisation,
             nn.ReLU(inplace=True),
             nn.Linear(hidden_dim, projection_dim),
         )

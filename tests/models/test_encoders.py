@@ -35,6 +35,51 @@ def test_a_block_with_zero_weights_is_its_shortcut() -> None:
     torch.testing.assert_close(block(x), expected)
 
 
+def test_without_the_last_relu_only_the_last_block_changes() -> None:
+    torch.manual_seed(0)
+    usual = encoder("resnet20", in_channels=1)
+    torch.manual_seed(0)
+    signed = encoder("resnet20", in_channels=1, last_relu=False)
+    assert list(usual.state_dict()) == list(signed.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(usual.parameters(), signed.parameters(), strict=True))
+    images = torch.randn(5, 1, 16, 16)
+    maps, signed_maps = (network.stages(F.relu(network.bn(network.conv(images)))) for network in (usual, signed))
+    assert (signed_maps < 0).any()
+    torch.testing.assert_close(F.relu(signed_maps), maps)
+    # The shortcut, after the ReLU of the block before, starts features off positive; the block can outweigh it.
+    torch.nn.init.constant_(signed.stages[-1].bn2.bias, -9)
+    assert (signed(images) < 0).all()
+
+
+@pytest.mark.parametrize("feature_dim", [1, 2, 3, 100])
+def test_a_last_linear_layer_sets_the_dimension(feature_dim: int) -> None:
+    torch.manual_seed(0)
+    usual = encoder("resnet8", in_channels=1)
+    torch.manual_seed(0)
+    network = encoder("resnet8", in_channels=1, feature_dim=feature_dim)
+    images = torch.randn(5, 1, 8, 8)
+    features = network(images)
+    assert features.shape == (5, network.feature_dim) == (5, feature_dim)
+    # Its other layers start like those of the encoder without it.
+    torch.testing.assert_close(features, F.linear(usual(images), network.embedding.weight, network.embedding.bias))
+    added = sum(p.numel() for p in network.parameters()) - sum(p.numel() for p in usual.parameters())
+    assert added == 65 * feature_dim
+
+
+def test_the_options_do_not_disturb_the_default() -> None:
+    torch.manual_seed(0)
+    network = encoder("resnet8", in_channels=1)
+    # Drawn with this seed before there were options: the weights, and where they left the generator.
+    assert float(network.conv.weight.detach().double().sum()) == pytest.approx(6.304341749753803, abs=1e-6)
+    assert float(torch.rand(())) == pytest.approx(0.008696019649505615, abs=1e-7)
+
+
+@pytest.mark.parametrize("feature_dim", [0, -2])
+def test_a_dimension_below_one_is_named(feature_dim: int) -> None:
+    with pytest.raises(ValueError, match=f"feature_dim must be at least 1.* got {feature_dim}"):
+        encoder("resnet8", 1, feature_dim=feature_dim)
+
+
 def test_an_unknown_encoder_is_named() -> None:
     with pytest.raises(ValueError, match="'resnet9' is not known; expected one of resnet8, resnet20, resnet32"):
         encoder("resnet9", 3)
