@@ -27,7 +27,9 @@ class FeatRecon(MethodSettings):
     classification_weight: Weight = 2.0
     contrast: Contrast = "supervised"
     contrast_weight: Weight = 0.6
-    head_temperature: Temperature | None = 0.2  # τ₊; the paper takes it from Kukleva et al., whose range ends at 1
+    head_temperature: Temperature | None = 0.15  # τ₊; the paper takes it from Kukleva et al., whose range ends at 1
     synthesis: Synthesis = "supports"
+    synthesis_from: Count = 30  # of 60 epochs here: supports of features that have not formed yet say little
     head_above: Count = 20  # the digits have one class of more than 100 images
     nearest_heads: Count = 2
+    snapshots: Count = 4  # to draw supports and synthetic features as training goes on

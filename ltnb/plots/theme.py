@@ -32,6 +32,7 @@ STYLES = {
     "bce3s": Style("BCE3S", "#D55E00", "P"),
     "pal": Style("PAL", "#CC79A7", "X"),
     "fnpal": Style("FNPAL", "#882255", "p"),
+    "bcl-anchored": Style("BCL × PAL", "#44AA99", "h"),
 }
 
 
