@@ -150,6 +150,26 @@ def test_gradient_agrees_with_finite_differences(averaging, complement, anchor_w
 
 
 @every_form
+def test_the_hessian_is_the_change_of_the_gradient(averaging, complement):
+    z, y, prototypes = batch([0, 1, 4, 0, 1])
+    prototypes = prototypes if complement else None
+
+    def loss(z):
+        return balanced_contrastive(z, y, prototypes, temperature=0.3, averaging=averaging)
+
+    def gradient(z):
+        return torch.autograd.grad(loss(z.requires_grad_()), z)[0]
+
+    hessian = torch.autograd.functional.hessian(loss, z)
+    step = 1e-5
+    for i, j in product(range(5), range(4)):
+        shift = torch.zeros_like(z)
+        shift[i, j] = step
+        change = (gradient(z.detach() + shift) - gradient(z.detach() - shift)) / (2 * step)
+        torch.testing.assert_close(hessian[i, j], change, rtol=1e-6, atol=1e-7)
+
+
+@every_form
 def test_gradient_reaches_whichever_input_wants_it(averaging, complement):
     z, y, prototypes = batch(LONG_TAILED)
     prototypes = prototypes if complement else None
