@@ -60,12 +60,13 @@ class AnchoredClassifier(nn.Module):
     ``ltnb.geometry.anchored_prototypes``. It is a buffer: no gradient, no weight decay, and saved in the state, so
     that a resumed run has the same anchors.
 
-    Features after a ReLU cannot reach such prototypes, half of whose coordinates are negative: the largest min-margin
-    is √(K/(K−1)) for the best placed simplex (``ltnb.theory.anchored_prototypes``), and about 0.6 for random ones of
-    10 classes in 64 dimensions, where K/(K−1) is 1.11. An encoder with ``last_relu=False`` or a last linear layer can
-    reach them. This is also why the orientation is random here: with a simplex along the axes, as without a generator
-    in ``ltnb.geometry``, the last prototype is −e_{K−1}. Prototypes add up to 0, so for z ≥ 0 the others' Σ_k w_k · z
-    is z_{K−1} ≥ 0, one of them scores at least 0, and the last class at most 0: its margin could never be positive.
+    Features after a ReLU cannot reach such prototypes, about half of whose coordinates are negative: the largest
+    min-margin is √(K/(K−1)) for the best placed simplex (``ltnb.theory.anchored_prototypes``), and about 0.6 for
+    random ones of 10 classes in 64 dimensions, where K/(K−1) is 1.11. An encoder with ``last_relu=False`` or a last
+    linear layer can reach them. This is also why the orientation is random here: with a simplex along the axes, as
+    without a generator in ``ltnb.geometry``, the last prototype is −e_{K−1}. Prototypes add up to 0, so for z ≥ 0 the
+    others' Σ_k w_k · z is z_{K−1} ≥ 0, one of them scores at least 0, and the last class at most 0: its margin could
+    never be positive.
     """
 
     weight: Tensor
