@@ -25,7 +25,7 @@ from ltnb.geometry.inputs import unit_rows
 NODES, WEIGHTS = (np.polynomial.legendre.leggauss(20)[0] + 1) / 2, np.polynomial.legendre.leggauss(20)[1] / 2
 TAIL = 36.0
 
-# Halley steps of `_angle_of_share`; each triples the number of right digits, from about one.
+# Halley steps of `_angle_of_share`, each of which triples the number of right digits: a fourth changes rounding only.
 STEPS = 3
 
 # A standard deviation below this angle is a point: squares of the bounds in units of it would overflow.
@@ -88,23 +88,28 @@ def uniform_cap_angles(shares: Tensor, radii: Tensor, dim: int) -> Tensor:
         dim: d, at least 2.
 
     Returns:
-        θ in [0, r], float64, on the shares' device, exact to 1e-14 of θ or of π − θ, whichever is smaller: also at the
-        centre, at the rim, and in caps so narrow that their area underflows (checked for d = 2 … 1024).
+        θ in [0, r], float64, on the shares' device, exact to 1e-14 θ: also near the centre, near the rim, and in caps
+        so narrow that their area underflows (checked against 40 digits for d = 2 … 1024).
 
     Raises:
         ValueError: d < 2.
     """
     _check_dim(dim)
-    shares, radii = shares.detach().double(), radii.detach().double()
+    shares, radii = shares.detach().double(), radii.detach().double().clamp(max=math.pi)
     # The density is symmetric about 90°, so a cap beyond it is the sphere without the cap around the other pole.
     wide = radii > math.pi / 2
     log_area, _ = _log_area_and_depth(torch.where(wide, math.pi - radii, radii), dim)
-    log_hemisphere, _ = _log_area_and_depth(radii.new_tensor(math.pi / 2), dim)
-    outside = torch.where(wide, (log_area - log_hemisphere).exp() / 2, 0)
+    log_half_sphere, _ = _log_area_and_depth(radii.new_tensor(math.pi / 2), dim)
+    outside = torch.where(wide, (log_area - log_half_sphere).exp() / 2, 0)
     below, above = shares * (1 - outside), 1 - shares + shares * outside
     far = wide & (below > 0.5)
-    share = torch.where(wide, 2 * torch.where(far, above, below), shares)
-    angles = _angle_of_share(share, radii.clamp(max=math.pi / 2), torch.where(wide, log_hemisphere, log_area), dim)
+    of_half_sphere = 2 * torch.where(far, above, below)
+    angles = _angle_of_share(
+        torch.where(wide, of_half_sphere, shares),
+        radii.clamp(max=math.pi / 2),
+        torch.where(wide, log_half_sphere, log_area),
+        dim,
+    )
     return torch.where(far, math.pi - angles, angles).clamp(min=0).minimum(radii)
 
 
@@ -139,17 +144,15 @@ def _uniform_shares(number: int, generator: torch.Generator) -> Tensor:
 def _points_at(centres: Tensor, angles: Tensor, generator: torch.Generator) -> Tensor:
     """cos θ · μ + sin θ · ν (M, d) with a uniform ν ⟂ μ in each row."""
     dtype = torch.promote_types(centres.dtype, torch.float32)
-    centres_there = torch.nn.functional.normalize(centres.detach().to(dtype), dim=1)
-    first, others = centres_there[:, :1], centres_there[:, 1:]
-    gaussian = torch.randn(others.shape, dtype=dtype, device=centres.device, generator=generator)
-    across = torch.nn.functional.normalize(gaussian, dim=1)
-    # (0, across) is orthogonal to the first axis; reflected at μ ± that axis (no cancellation with the sign of μ₁) it
-    # is orthogonal to μ.
-    sign = torch.where(first < 0, -1.0, 1.0)
-    along = (others * across).sum(dim=1, keepdim=True)
-    tangents = torch.cat([-sign * along, across - along / (1 + first.abs()) * others], dim=1)
-    cosines, sines = angles.cos()[:, None].to(dtype), angles.sin()[:, None].to(dtype)
-    return (cosines * centres_there + sines * tangents).to(centres.dtype)
+    mu = torch.nn.functional.normalize(centres.detach().to(dtype), dim=1)
+    first, others = mu[:, :1], mu[:, 1:]
+    gaussian = torch.randn(others.shape, dtype=dtype, device=mu.device, generator=generator)
+    g = torch.nn.functional.normalize(gaussian, dim=1)
+    # (0, g) is orthogonal to the first axis e. The reflection that takes e to ∓μ makes it orthogonal to μ; with the
+    # sign of μ₁ as here, its normal μ ± e is never near zero.
+    along = (others * g).sum(dim=1, keepdim=True)
+    nu = torch.cat([torch.where(first < 0, along, -along), g - along / (1 + first.abs()) * others], dim=1)
+    return (angles.cos()[:, None].to(dtype) * mu + angles.sin()[:, None].to(dtype) * nu).to(centres.dtype)
 
 
 def _angle_of_share(shares: Tensor, rims: Tensor, log_areas: Tensor, dim: int) -> Tensor:
@@ -168,6 +171,8 @@ def _angle_of_share(shares: Tensor, rims: Tensor, log_areas: Tensor, dim: int) -
 def _log_area_and_depth(angles: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """log ∫₀^θ sin^n φ dφ with n = d − 2, and ∫₀^θ (sin φ/sin θ)^n dφ: the area over the density at θ ≤ 90°."""
     power = dim - 2
+    # An angle of 0 would have a density of 0/0; this one has no area in float64 either.
+    angles = angles.clamp(min=1e-300)
     sines = angles.sin()
     lowest = (sines * math.exp(-TAIL / power)).arcsin() if power else torch.zeros_like(angles)
     spread = angles - lowest

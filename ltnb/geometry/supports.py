@@ -42,7 +42,8 @@ def confidence_supports(z: Tensor, labels: Tensor, num_classes: int, *, quantile
 
     Q_α interpolates between the two nearest order statistics, so the cap holds the share α of the class to within one
     sample. The standard deviation is that of the n_k angles themselves (divided by n_k). A class of one sample is the
-    point z_i, with radius, mean and standard deviation exactly 0, and so is a class of copies of one feature.
+    point z_i, with radius, mean and standard deviation exactly 0, and so is a class of copies of one feature. The
+    centre of two samples lies midway, so their two angles are equal, and the standard deviation is still 0.
 
     Args:
         z: (N, d) unit rows, any floating dtype; deviations of the length within 1 % are divided out.
@@ -237,8 +238,8 @@ def _quantiles_by_class(values: Tensor, labels: Tensor, counts: Tensor, quantile
     """(K,): `torch.quantile` of `values` (N,) over each class, all classes at once."""
     by_value = values.argsort()
     by_class = values[by_value[labels[by_value].argsort(stable=True)]]
-    positions = quantile * (counts - 1)
+    positions = quantile * (counts - 1).double()
     below = positions.floor().long()
     above = positions.ceil().long()
     first = counts.cumsum(dim=0) - counts
-    return torch.lerp(by_class[first + below], by_class[first + above], (positions - below).to(values.dtype))
+    return torch.lerp(by_class[first + below], by_class[first + above], positions - below)
