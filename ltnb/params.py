@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -105,6 +105,35 @@ class Params(BaseModel):
                     )
         return self
 
+    @model_validator(mode="after")
+    def _methods_fit_the_datasets_and_the_budget(self) -> Self:
+        faults: dict[str, str] = {}
+        for name, method in self.methods.items():
+            for dataset, settings in self.datasets.items():
+                try:
+                    method.check_classes(settings.class_counts)
+                except ValueError as error:
+                    faults.setdefault(name, f"{error} (with the classes of {dataset})")
+            if "synthesis_from" in method.slots() and method.synthesis_from > self.training.epochs:
+                faults.setdefault(
+                    name,
+                    f"synthesis_from: {method.synthesis_from} never comes in {self.training.epochs} epochs; "
+                    "expected an epoch among them",
+                )
+        if faults:
+            raise ValidationError.from_exception_data(
+                "Params",
+                [
+                    InitErrorDetails(
+                        type=PydanticCustomError("value_error", "{error}", {"error": fault}),
+                        loc=("methods", name),
+                        input=self.methods[name],
+                    )
+                    for name, fault in faults.items()
+                ],
+            )
+        return self
+
     def run(self, dataset: str, method: str, seed: int) -> RunSettings:
         """Return the settings of one run.
 
@@ -174,6 +203,7 @@ def _fault(details: ErrorDetails, file: Path, lines: Any) -> str:
     system = None
     if path[:1] == ["methods"] and len(path) > 2 and path[2] in _systems():
         system = _systems()[str(path.pop(2))]  # pydantic's tag of the union, not a key of the file
+        path[3:] = [place for place in path[3:] if isinstance(place, int)]  # as are a setting's alternatives
     if path[-1:] == ["[key]"]:
         path.pop()
     name = ".".join(map(str, path)) or "the file"

@@ -206,13 +206,13 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             state.optimizer.step()
             method.after_step()
             terms.append({term: value.detach() for term, value in losses.items()})
-        method.after_epoch(epoch_of_stage + 1)
         row = {
             "epoch": float(epoch + 1),
             "stage": float(stage + 1),
             "learning_rate": rate,
-            **_mean_terms(terms, settings, epoch),
+            **_mean_terms(terms, settings, epoch, rate),
         }
+        method.after_epoch(epoch_of_stage + 1)
         last_of_stage = epoch_of_stage + 1 == stages[stage].epochs
         if (epoch + 1) % training.evaluate_every == 0 or last_of_stage:
             row |= evaluation.watch(method)
@@ -264,7 +264,7 @@ def _make_repeatable(training: TrainingSettings, device: torch.device) -> None:
         torch.use_deterministic_algorithms(True)
 
 
-def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: int) -> dict[str, float]:
+def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: int, rate: float) -> dict[str, float]:
     """Return every term's mean over the epoch, having looked at each step: one transfer from the device."""
     names = list(terms[0])
     values = torch.stack([torch.stack([step[name].float() for name in names]) for step in terms]).cpu()
@@ -274,7 +274,7 @@ def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: in
         raise NonFiniteLossError(
             f"{settings.dataset_name} {settings.method_name} seed {settings.seed}: the term {names[term]!r} is "
             f"{values[step, term].item()} in step {step + 1} of epoch {epoch + 1}; "
-            f"expected a finite loss (is learning_rate {settings.training.learning_rate} too large?)"
+            f"expected a finite loss (is the learning rate, here {rate:g}, too large?)"
         )
     return dict(zip(names, values.double().mean(dim=0).tolist(), strict=True))
 

@@ -20,6 +20,9 @@ training: {epochs: 10}
 """
 
 
+PRESETS = Path(__file__).parents[1] / "presets"
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "params.yaml"
@@ -36,6 +39,21 @@ def test_the_default_experiment_is_valid() -> None:
     experiment = params.load(Path(__file__).parents[1] / "params.yaml")
     assert experiment.datasets
     assert experiment.methods
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS.glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_preset_is_valid(preset: Path) -> None:
+    assert params.load(preset).methods
+
+
+def test_every_method_is_checked_against_the_classes_of_every_dataset(file: Path) -> None:
+    two = GOOD.replace("methods:", "  digits-few: {source: digits, imbalance: 2, largest: 20}\nmethods:").replace(
+        "  bcl:", "  fr: {system: featrecon, synthesis_from: 5}\n  pal: {system: pal, feature_dim: 2}\n  bcl:"
+    )
+    first, second = faults(file, two).splitlines()
+    assert "6: methods.fr: nearest_heads: 2 of 0 classes" in first
+    assert "(with the classes of digits-few)" in first
+    assert "7: methods.pal: feature_dim: 2" in second
 
 
 def test_a_row_is_its_systems_defaults_and_what_it_changes(file: Path) -> None:
@@ -117,6 +135,43 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ("1e-1", "1, views: [weak, stong]", "5: methods.bcl.views.1: 'stong'; did you mean strong?"),
         ("1e-1", "1, views: []", "5: methods.bcl.views: []: expected at least one"),
         ("1e-1", "1, averaging: L3, complement: false", "5: methods.bcl: averaging: 'L3' contrasts with prototypes"),
+        (
+            "{system: ce}",
+            "{system: bce3s, negative_rate: 0}",
+            "4: methods.ce.negative_rate: 0: should be greater than 0",
+        ),
+        (
+            "{system: ce}",
+            "{system: featrecon, synthesis_from: 5, head_mix: 1.5}",
+            "4: methods.ce.head_mix: 1.5: should be less than or equal to 1",
+        ),
+        (
+            "{system: ce}",
+            "{system: featrecon, synthesis_from: 5, synthetic_features: equal}",
+            "4: methods.ce.synthetic_features: 'equal'; did you mean equalise?",
+        ),
+        (
+            "{system: ce}",
+            "{system: featrecon, synthesis_from: 5, nearest_heads: 5}",
+            "4: methods.ce: nearest_heads: 5 of 4 classes with more than 20 training images; expected at most 4, "
+            "or a head_above that leaves more heads (with the classes of digits-if100)",
+        ),
+        (
+            "{system: ce}",
+            "{system: featrecon, synthesis_from: 11}",
+            "4: methods.ce: synthesis_from: 11 never comes in 10 epochs; expected an epoch among them",
+        ),
+        (
+            "{system: ce}",
+            "{system: pal, feature_dim: 8}",
+            "4: methods.ce: feature_dim: 8 cannot hold the simplex of 10 anchors; expected at least 9, or anchors",
+        ),
+        (
+            "{system: ce}",
+            "{system: bcl, prototypes: anchored, projection_dim: 8}",
+            "4: methods.ce: projection_dim: 8 cannot hold the simplex of 10 anchored prototypes; expected at least 9",
+        ),
+        ("{system: ce}", "{system: ce, spread: bce}", "4: methods.ce.spread: 'bce'"),
         (
             "{system: ce}",
             "{system: ce, temperature: 1}",

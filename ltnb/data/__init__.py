@@ -1,13 +1,15 @@
 """Which images, which labels: sources, long tails, prepared data sets and augmentation on the device.
 
-The names below are imported when they are first used, so that settings can be checked without loading torch.
+What needs torch is imported when it is first used, so that settings can be checked without loading it.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ltnb.data.profiles import long_tail_counts
+
 if TYPE_CHECKING:
-    from ltnb.data.long_tail import class_groups, long_tail_counts, long_tail_subset
+    from ltnb.data.long_tail import class_groups, long_tail_subset
 
 __all__ = ["class_groups", "long_tail_counts", "long_tail_subset"]
 

@@ -20,7 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ltnb.data.long_tail import class_groups, long_tail_counts, long_tail_subset
+from ltnb.data.long_tail import class_groups, long_tail_subset
+from ltnb.data.profiles import long_tail_counts
 from ltnb.data.settings import DatasetSettings
 from ltnb.data.sources import SOURCES
 from ltnb.files import replacing

@@ -7,8 +7,12 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ltnb.data.profiles import long_tail_counts
+
 #: Images in the smallest class of each source, from which the test split is taken first.
 SMALLEST_CLASS = {"digits": 174}
+
+NUM_CLASSES = {"digits": 10}
 
 
 class DatasetSettings(BaseModel):
@@ -50,6 +54,12 @@ class DatasetSettings(BaseModel):
         description="Chooses the test images and the training images that stay. Shared by all training "
         "seeds, so that their runs differ in initialisation, order and views but not in data.",
     )
+
+    @property
+    def class_counts(self) -> list[int]:
+        """Training images of each class, in class order."""
+        largest = SMALLEST_CLASS[self.source] - self.test_per_class if self.largest is None else self.largest
+        return long_tail_counts(largest, self.imbalance, NUM_CLASSES[self.source])
 
     @model_validator(mode="after")
     def _fits_the_source(self) -> Self:

@@ -53,11 +53,11 @@ class Method(nn.Module):
         """
         super().__init__()
         self.settings = settings
-        self.views = settings.views
         self.encoder = encoder(
             encoder_name, in_channels, last_relu=settings.last_relu, feature_dim=settings.feature_dim
         )
         num_classes, feature_dim = len(class_counts), self.encoder.feature_dim
+        settings.check_classes(class_counts, feature_dim)
         self.first_classifier = classifier(settings, feature_dim, num_classes)
         self.classification = Classification(settings, class_counts)
         self.contrast = contrast(settings, feature_dim, class_counts)
@@ -102,6 +102,11 @@ class Method(nn.Module):
         """Set the mode; a frozen encoder stays as it is evaluated."""
         super().train(mode and self.stage == 0)
         return self
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """What is drawn of every image in the current stage; a second one looks at the classified view alone."""
+        return self.settings.views if self.stage == 0 else self.settings.views[:1]
 
     @property
     def classifier(self) -> Classifier:

@@ -17,7 +17,7 @@ def classifier(settings: MethodSettings, feature_dim: int, num_classes: int) -> 
     """Make the classifier that ``settings.classifier`` names; its ``weight`` has a row a class.
 
     Raises:
-        ValueError: an anchored one needs num_classes ≤ feature_dim + 1 for its simplex.
+        ValueError: an anchored one needs num_classes ≤ feature_dim + 1 for its simplex, unless it is optimised.
     """
     match settings.classifier:
         case "linear":
@@ -32,6 +32,7 @@ def classifier(settings: MethodSettings, feature_dim: int, num_classes: int) -> 
                 num_classes,
                 scale=settings.classifier_scale,
                 normalise_features=settings.classifier == "anchored-cosine",
+                form=settings.anchors,
             )
 
 

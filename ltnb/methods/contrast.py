@@ -63,11 +63,7 @@ class PairedContrast(Contrast):
     class_temperatures: Tensor
 
     def __init__(self, settings: MethodSettings, feature_dim: int, class_counts: Sequence[int]) -> None:
-        """Prepare for classes of these sizes.
-
-        Raises:
-            ValueError: prototypes or supports that these classes do not allow.
-        """
+        """Prepare for classes of these sizes."""
         super().__init__(settings, feature_dim)
         num_classes = len(class_counts)
         self.class_prototypes: Prototypes | None = None
@@ -94,18 +90,18 @@ class PairedContrast(Contrast):
         classifier_weight: Tensor,
         generator: Generator,
     ) -> dict[str, Tensor]:
-        """Return ``contrast`` and ``valid_anchors``, the share of real anchors that had a positive."""
+        """Return ``contrast`` and ``valid_anchors``, the share of real anchors that had a positive, real or not."""
         contrasted = list(features[1:] or features)
         real = self.projector(torch.cat(contrasted))
         real_classes = torch.cat(list(targets[1:] or targets))
         self.step = (real.detach(), real_classes)
-        z, y, keys, key_classes = real, real_classes, None, None
+        z, y, keys, key_classes, classes = real, real_classes, None, None, None
         if self.synthesis is not None:
             self.synthesis.collect(real[: len(contrasted[0])], real_classes[: len(contrasted[0])])
             synthetic, classes = self.synthesis(real, real_classes, generator)
             if self.settings.synthetic_anchors:
                 z, y = torch.cat([z, synthetic]), torch.cat([y, classes])
-            else:
+            elif len(synthetic) > 0:  # none before supports are estimated
                 keys, key_classes = synthetic, classes
         stand_ins = self.prototypes(classifier_weight)
         if self.settings.contrast == "supervised":
@@ -126,7 +122,7 @@ class PairedContrast(Contrast):
                 averaging=self.settings.averaging,
                 anchor_weighting=self.settings.anchor_weighting,
             )
-        valid = losses.valid_anchors(real_classes, prototypes=stand_ins is not None)
+        valid = losses.valid_anchors(real_classes, prototypes=stand_ins is not None, key_labels=classes)
         return {"contrast": contrast, "valid_anchors": valid.float().mean()}
 
     def prototypes(self, classifier_weight: Tensor) -> Tensor | None:

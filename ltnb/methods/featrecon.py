@@ -2,7 +2,18 @@
 
 from typing import Literal
 
-from ltnb.methods.settings import Classification, Contrast, Count, MethodSettings, Synthesis, Temperature, Views, Weight
+from ltnb.methods.settings import (
+    Classification,
+    Contrast,
+    Count,
+    Epoch,
+    MethodSettings,
+    NonNegative,
+    Synthesis,
+    Temperature,
+    Views,
+    Weight,
+)
 
 
 class FeatRecon(MethodSettings):
@@ -29,7 +40,7 @@ class FeatRecon(MethodSettings):
     contrast_weight: Weight = 0.6
     head_temperature: Temperature | None = 0.15  # τ₊; the paper takes it from Kukleva et al., whose range ends at 1
     synthesis: Synthesis = "supports"
-    synthesis_from: Count = 30  # of 60 epochs here: supports of features that have not formed yet say little
-    head_above: Count = 20  # the digits have one class of more than 100 images
+    synthesis_from: Epoch = 30  # of 60 epochs here: supports of features that have not formed yet say little
+    head_above: NonNegative = 20  # the digits have one class of more than 100 images
     nearest_heads: Count = 2
-    snapshots: Count = 4  # to draw supports and synthetic features as training goes on
+    snapshots: NonNegative = 4  # to draw supports and synthetic features as training goes on

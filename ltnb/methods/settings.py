@@ -1,5 +1,6 @@
 """The slots of a method as settings: what a row of ``params.yaml`` may say."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -14,6 +15,9 @@ Prototypes = Literal["classifier", "ema", "learnable", "anchored"]
 Spread = Literal["none", "binary", "cross-entropy", "mse"]
 Synthesis = Literal["none", "up-sampling", "supports"]
 Count = Annotated[int, Field(ge=1)]
+Dimension = Annotated[int, Field(ge=2)]
+Epoch = Annotated[int, Field(ge=2)]  # of what the first epoch has to be looked at for
+NonNegative = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]  # below, 1/τ leaves float32's useful range
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -23,6 +27,7 @@ PositiveShare = Annotated[float, Field(gt=0, le=1)]
 PAIRED_CONTRASTS = ("supervised", "balanced")  # an image against the others of its batch
 MEMORY_CONTRASTS = ("binary", "cross-entropy", "mse")  # an image against one remembered projection a class
 CONTRASTS = PAIRED_CONTRASTS + MEMORY_CONTRASTS
+ANCHORED = ("anchored", "anchored-cosine")  # classifiers that are fixed before training
 
 
 class MethodSettings(BaseModel):
@@ -43,10 +48,13 @@ class MethodSettings(BaseModel):
     # Of the encoder: without its last ReLU features may be negative, as a simplex around the origin needs them;
     # feature_dim adds a linear layer to so many dimensions, such as 2 or 3 for a picture that hides nothing.
     last_relu: bool = True
-    feature_dim: Annotated[int, Field(ge=2)] | None = None
+    feature_dim: Dimension | None = None
 
     classifier: Classifier = "linear"
     classifier_scale: Positive = 30.0  # s, of cosine and anchored ones; 30 as BCL's code sets it
+    # A regular simplex of K anchors needs K − 1 dimensions; the paper's optimisation places them in fewer, and warns
+    # of what is lost.
+    anchors: Literal["simplex", "optimised"] = "simplex"
 
     classification: Classification = "cross-entropy"
     classification_weight: Weight = 1.0  # λ
@@ -61,7 +69,7 @@ class MethodSettings(BaseModel):
     temperature: Temperature = 0.1  # τ of the contrast; 0.1 is BCL's for CIFAR, 0.07 for ImageNet-LT
     head_temperature: Temperature | None = None  # τ₊ of the largest class; then τ₋ = temperature is the smallest one's
     projection_hidden: Count = 512
-    projection_dim: Count = 128
+    projection_dim: Dimension = 128
     projection_norm: bool = True  # batch normalisation in the projector
 
     # Of the balanced contrast alone.
@@ -78,12 +86,12 @@ class MethodSettings(BaseModel):
     synthesis: Synthesis = "none"
     synthetic_features: Count | Literal["equalise"] = "equalise"  # of each class in a batch; or up to its largest class
     synthetic_anchors: bool = True  # anchors as well as keys
-    synthesis_from: Annotated[int, Field(ge=1)] = 10  # the first epoch that has them
+    synthesis_from: Epoch = 10  # the first epoch that has them
     support_refresh: Count = 1  # epochs
     support_quantile: PositiveShare = 0.99  # α
     support_law: Literal["truncated-normal", "uniform"] = "truncated-normal"
     support_cap: bool = True  # at ½ arccos(−1/(K−1))
-    head_above: Annotated[int, Field(ge=0)] = 100  # classes of more training images are heads
+    head_above: NonNegative = 100  # classes of more training images are heads
     nearest_heads: Count = 1  # q
     head_mix: Share = 0.5  # γ; 1 leaves every class its own support
     head_weights: Literal["corrected", "printed"] = "corrected"  # ω
@@ -100,11 +108,12 @@ class MethodSettings(BaseModel):
     learning_rate: Positive | None = None
     weight_decay: Weight | None = None
 
-    snapshots: Annotated[int, Field(ge=0)] = 0  # moments of training, evenly spaced, whose embeddings are kept
+    snapshots: NonNegative = 0  # moments of training, evenly spaced, whose embeddings are kept
 
     # A setting means something only while another slot holds one of these values.
     _owners: ClassVar[dict[str, tuple[str, tuple[str | bool, ...]]]] = {
         "classifier_scale": ("classifier", ("cosine", "anchored", "anchored-cosine")),
+        "anchors": ("classifier", ANCHORED),
         "adjustment_strength": ("classification", ("logit-adjusted",)),
         "margins": ("classification", ("margin",)),
         "margin": ("classification", ("margin",)),
@@ -144,6 +153,41 @@ class MethodSettings(BaseModel):
         """Return the settings that have an effect, by name."""
         return {name: value for name, value in self.model_dump(mode="json").items() if self._idle(name) is None}
 
+    def check_classes(self, class_counts: Sequence[int], feature_dim: int | None = None) -> None:
+        """Refuse classes that the slots cannot work on.
+
+        Args:
+            class_counts: training images of each class; K of them.
+            feature_dim: d of the encoder where ``feature_dim`` leaves it open.
+
+        Raises:
+            ValueError: K > d + 1 for a simplex in d dimensions, or fewer heads than ``nearest_heads``.
+        """
+        num_classes = len(class_counts)
+        feature_dim = self.feature_dim or feature_dim
+        if (
+            self.classifier in ANCHORED
+            and self.anchors == "simplex"
+            and feature_dim is not None
+            and feature_dim < num_classes - 1
+        ):
+            raise ValueError(
+                f"feature_dim: {feature_dim} cannot hold the simplex of {num_classes} anchors; "
+                f"expected at least {num_classes - 1}, or anchors to be 'optimised'"
+            )
+        anchored_contrast = self.contrast == "balanced" and self.complement and self.prototypes == "anchored"
+        if anchored_contrast and self.projection_dim < num_classes - 1:
+            raise ValueError(
+                f"projection_dim: {self.projection_dim} cannot hold the simplex of {num_classes} anchored prototypes; "
+                f"expected at least {num_classes - 1}"
+            )
+        heads = sum(count > self.head_above for count in class_counts)
+        if self.contrast in PAIRED_CONTRASTS and self.synthesis == "supports" and self.nearest_heads > heads:
+            raise ValueError(
+                f"nearest_heads: {self.nearest_heads} of {heads} classes with more than {self.head_above} training "
+                f"images; expected at most {heads}, or a head_above that leaves more heads"
+            )
+
     def _idle(self, name: str) -> tuple[str, tuple[str | bool, ...]] | None:
         """Return the slot, and the values it would have to hold, because of which the setting has no effect."""
         if name not in self._owners:
@@ -158,10 +202,11 @@ class MethodSettings(BaseModel):
     def _every_setting_has_an_effect(self) -> Self:
         for name in sorted(self.model_fields_set & self._owners.keys()):
             idle = self._idle(name)
-            if idle is not None and getattr(self, name) not in ("none", False):
+            value = getattr(self, name)
+            if idle is not None and value != "none" and value is not None and value is not False:
                 slot, values = idle
                 raise ValueError(
-                    f"{name}: {getattr(self, name)!r} has no effect while {slot} is {getattr(self, slot)!r}; "
+                    f"{name}: {value!r} has no effect while {slot} is {getattr(self, slot)!r}; "
                     f"expected {slot} to be {' or '.join(map(repr, values))}"
                 )
         return self
@@ -173,6 +218,8 @@ class MethodSettings(BaseModel):
                 f"views: {list(self.views)} has views that nothing looks at; "
                 "expected one view, a contrast, or classified_views to be 'all'"
             )
+        if self.classified_views == "all" and len(self.views) == 1:
+            raise ValueError("classified_views: 'all' has no effect with a single view; expected further views")
         contrasted = self.views[1:] or self.views
         mixed = [view for view in contrasted if view in MIXED_VIEWS]
         if self.contrast in PAIRED_CONTRASTS and mixed:
@@ -187,6 +234,11 @@ class MethodSettings(BaseModel):
             raise ValueError(
                 f"views: {mixed[0]!r} has soft labels, and classification {self.classification!r} "
                 "needs one class for each image"
+            )
+        if self.second_stage != "none" and self.views[0] in MIXED_VIEWS:
+            raise ValueError(
+                f"views: {self.views[0]!r} comes first and has soft labels, and second_stage {self.second_stage!r} "
+                "balances by one class for each image; expected another first view"
             )
         return self
 
@@ -209,13 +261,25 @@ class MethodSettings(BaseModel):
                 f"classification: 'margin' subtracts from cosines; expected classifier to be "
                 f"{' or '.join(map(repr, scaled))}, got {self.classifier!r}"
             )
-        if self.classifier in ("anchored", "anchored-cosine"):
+        if self.classification == "margin" and self.margins == "ldam" and self.margin == 0:
+            raise ValueError("margin: 0 leaves no margin to share out; expected a positive one with margins 'ldam'")
+        if self.classifier in ANCHORED:
             if self.spread != "none":
                 raise ValueError(f"spread: {self.spread!r} has nothing to move: an anchored classifier is fixed")
             if self.second_stage == "rebalance":
                 raise ValueError("second_stage: 'rebalance' has nothing to train: an anchored classifier is fixed")
             if self.contrast == "balanced" and self.complement and self.prototypes == "classifier":
                 raise ValueError("prototypes: 'classifier' trains the classifier's vectors, which are anchored")
+        return self
+
+    @model_validator(mode="after")
+    def _temperatures_rise(self) -> Self:
+        highest = self.head_temperature if self.contrast == "supervised" else None
+        if highest is not None and highest < self.temperature:
+            raise ValueError(
+                f"head_temperature: {highest} lies below temperature {self.temperature}, that of the smallest class; "
+                "expected at least as much"
+            )
         return self
 
     @model_validator(mode="after")

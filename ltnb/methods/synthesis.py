@@ -76,21 +76,12 @@ class SupportSynthesis(Synthesis):
     class_counts: Tensor
 
     def __init__(self, settings: MethodSettings, class_counts: Sequence[int]) -> None:
-        """Prepare for classes of these sizes.
-
-        Raises:
-            ValueError: there are fewer heads than ``nearest_heads``.
-        """
+        """Prepare for classes of these sizes."""
         super().__init__()
         self.settings = settings
         counts = torch.tensor(class_counts)
         num_classes = len(counts)
         heads = (counts > settings.head_above).nonzero().squeeze(1)
-        if settings.nearest_heads > len(heads):
-            raise ValueError(
-                f"nearest_heads: {settings.nearest_heads} of {len(heads)} classes with more than "
-                f"{settings.head_above} training images (head_above); expected at most {len(heads)}"
-            )
         self.register_buffer("class_counts", counts, persistent=False)
         self.register_buffer("heads", heads, persistent=False)
         self.register_buffer("centres", torch.zeros(num_classes, settings.projection_dim))

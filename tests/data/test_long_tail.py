@@ -5,17 +5,18 @@ import pytest
 import torch
 
 import ltnb.data
-from ltnb.data import class_groups, long_tail, long_tail_counts, long_tail_subset
+from ltnb.data import class_groups, long_tail, long_tail_counts, long_tail_subset, profiles
 
 
 def test_the_examples_of_the_docstrings_hold():
-    results = doctest.testmod(long_tail)
-    assert results.attempted >= 4
-    assert results.failed == 0
+    for module, examples in ((profiles, 2), (long_tail, 2)):
+        results = doctest.testmod(module)
+        assert results.attempted >= examples
+        assert results.failed == 0
 
 
 def test_the_package_offers_its_names_and_no_others():
-    assert ltnb.data.long_tail_counts is long_tail.long_tail_counts
+    assert ltnb.data.class_groups is long_tail.class_groups
     with pytest.raises(AttributeError, match="short_tail"):
         _ = ltnb.data.short_tail
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from ltnb.data.settings import SMALLEST_CLASS, DatasetSettings
+from ltnb.data.settings import NUM_CLASSES, SMALLEST_CLASS, DatasetSettings
 from ltnb.data.sources import SOURCES
 
 
@@ -58,6 +58,15 @@ def test_settings_cannot_be_changed():
 
 def test_every_source_has_the_smallest_class_that_is_stated():
     assert {name: int(read().labels.bincount().min()) for name, read in SOURCES.items()} == SMALLEST_CLASS
+
+
+def test_every_source_has_as_many_classes_as_are_stated():
+    assert {name: len(read().class_names) for name, read in SOURCES.items()} == NUM_CLASSES
+
+
+def test_class_counts_are_those_of_the_profile():
+    assert DatasetSettings(source="digits", imbalance=100).class_counts == [124, 74, 44, 26, 16, 9, 5, 3, 2, 1]
+    assert DatasetSettings(source="digits", imbalance=4, largest=8).class_counts == [8, 6, 5, 5, 4, 3, 3, 2, 2, 2]
 
 
 def test_checking_settings_does_not_wait_for_torch():

@@ -1,0 +1,156 @@
+"""What a row of params.yaml may say, and what is refused before anything is trained."""
+
+import random
+import re
+from typing import Any
+
+import any_method
+import pytest
+from pydantic import ValidationError
+
+from ltnb.methods import BCE3S, BCL, FNPAL, PAL, CrossEntropy, FeatRecon, MethodSettings, SupervisedContrastive
+
+IMPOSSIBLE: list[tuple[type[MethodSettings], dict[str, Any], str]] = [
+    # Out of range.
+    (BCE3S, {"negative_rate": 0.0}, "negative_rate.*greater than 0"),
+    (BCE3S, {"negative_rate": 1.1}, "negative_rate.*less than or equal to 1"),
+    (FeatRecon, {"head_mix": -0.1}, "head_mix.*greater than or equal to 0"),
+    (FeatRecon, {"head_mix": 1.1}, "head_mix.*less than or equal to 1"),
+    (FeatRecon, {"head_mix": float("nan")}, "head_mix"),
+    (FeatRecon, {"nearest_heads": 0}, "nearest_heads.*greater than or equal to 1"),
+    (FeatRecon, {"support_quantile": 0.0}, "support_quantile.*greater than 0"),
+    (FeatRecon, {"synthesis_from": 1}, "synthesis_from.*greater than or equal to 2"),
+    (FeatRecon, {"projection_dim": 1}, "projection_dim.*greater than or equal to 2"),
+    (FeatRecon, {"support_refresh": 0}, "support_refresh"),
+    (FeatRecon, {"synthetic_features": 0}, "synthetic_features"),
+    (FNPAL, {"classifier_scale": 0.0}, "classifier_scale.*greater than 0"),
+    (BCL, {"prototypes": "ema", "prototype_momentum": 1.0}, "prototype_momentum.*less than 1"),
+    (CrossEntropy, {"second_stage": "rebalance", "class_balance": 1.0}, "class_balance.*less than 1"),
+    (CrossEntropy, {"second_stage": "rebalance", "max_norm": 0.0}, "max_norm.*greater than 0"),
+    (CrossEntropy, {"feature_dim": 1}, "feature_dim.*greater than or equal to 2"),
+    (CrossEntropy, {"snapshots": -1}, "snapshots"),
+    (CrossEntropy, {"views": ()}, "views"),
+    # Unknown values and keys.
+    (CrossEntropy, {"classifier": "cosin"}, "classifier.*'cosine'"),
+    (CrossEntropy, {"views": ("mixed",)}, "views.*'mixup'"),
+    (CrossEntropy, {"spread": True}, "spread"),
+    (BCL, {"prototypes": "mlp"}, "prototypes.*'classifier'"),
+    (BCL, {"averageing": "L1"}, "averageing"),
+    # Views that do not fit.
+    (CrossEntropy, {"views": ("weak", "weak")}, r"views: \['weak', 'weak'\] has views that nothing looks at"),
+    (CrossEntropy, {"classified_views": "all"}, "classified_views: 'all' has no effect with a single view"),
+    (BCL, {"views": ("strong", "mixup", "strong")}, "views: 'mixup' has soft labels, and contrast 'balanced'"),
+    (SupervisedContrastive, {"views": ("cutmix",), "classification": "cross-entropy"}, "views: 'cutmix'.*'supervised'"),
+    (BCE3S, {"views": ("mixup", "cutmix")}, "views: .* leaves the class memory no un-mixed view"),
+    (BCL, {"views": ("mixup", "strong", "strong")}, "views: 'mixup' has soft labels, and classification 'logit-adj"),
+    (FNPAL, {"classification": "margin", "views": ("cutmix",)}, "views: 'cutmix' has soft labels.*'margin'"),
+    (CrossEntropy, {"views": ("mixup",), "second_stage": "rebalance"}, "views: 'mixup' comes first.*'rebalance'"),
+    (CrossEntropy, {"views": ("mixup",), "second_stage": "retrain"}, "views: 'mixup' comes first.*'retrain'"),
+    # Slots that do not fit each other.
+    (CrossEntropy, {"classification": "binary"}, "classification: 'binary'.*'normalised', got 'linear'"),
+    (CrossEntropy, {"classification": "mse", "classifier": "cosine"}, "classification: 'mse'.*got 'cosine'"),
+    (CrossEntropy, {"classification": "margin"}, "classification: 'margin'.*'cosine'.*got 'linear'"),
+    (BCE3S, {"classification": "margin"}, "classification: 'margin'.*got 'normalised'"),
+    (FNPAL, {"classification": "margin", "margins": "ldam", "margin": 0.0}, "margin: 0 leaves no margin"),
+    (PAL, {"spread": "binary"}, "spread: 'binary' has nothing to move"),
+    (FNPAL, {"second_stage": "rebalance"}, "second_stage: 'rebalance' has nothing to train"),
+    (BCL, {"classifier": "anchored"}, "prototypes: 'classifier' trains the classifier's vectors, which are anchored"),
+    (BCL, {"averaging": "L3", "complement": False}, "averaging: 'L3' contrasts with prototypes"),
+    (FeatRecon, {"temperature": 0.5}, r"head_temperature: .* lies below temperature 0\.5"),
+    (BCL, {"synthesis": "up-sampling", "synthetic_anchors": False}, "synthetic_anchors: false.*'supervised'"),
+    (FeatRecon, {"synthesis": "up-sampling", "synthetic_features": 3}, "synthetic_features: up-sampling"),
+]
+
+
+@pytest.mark.parametrize(("system", "changes", "told"), IMPOSSIBLE)
+def test_what_cannot_be_is_refused_with_the_settings_name(
+    system: type[MethodSettings], changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValidationError, match=f"(?s){told}"):
+        system(**changes)
+
+
+@pytest.mark.parametrize("name", sorted(MethodSettings._owners))
+def test_a_setting_without_effect_is_refused(name: str) -> None:
+    """Cross-entropy on a linear classifier leaves all of them idle, but for values that ask for nothing."""
+    for value in any_method.CHOICES[name]:
+        if value == "none" or value is None or value is False:
+            assert name not in CrossEntropy(**{name: value}).slots()
+        else:
+            with pytest.raises(ValidationError, match=f"{name}: .* has no effect while .* expected"):
+                CrossEntropy(**{name: value})
+
+
+def test_zero_is_a_value_and_not_the_absence_of_one() -> None:
+    with pytest.raises(ValidationError, match=r"margin: 0\.0 has no effect while classification is 'cross-entropy'"):
+        CrossEntropy(margin=0.0)
+
+
+def test_a_systems_own_defaults_may_lie_idle() -> None:
+    """An ablation switches a slot off; what the system set for it then counts for nothing."""
+    without = FeatRecon(synthesis="none")
+    assert without.slots().keys().isdisjoint({"nearest_heads", "head_above", "synthesis_from"})
+    assert "temperature" not in BCE3S(contrast="mse").slots()
+    assert BCE3S(contrast="binary").slots()["temperature"] == 1.0
+
+
+@pytest.mark.parametrize("system", any_method.SYSTEMS)
+def test_a_system_only_changes_defaults(system: type[MethodSettings]) -> None:
+    assert system.model_fields.keys() == MethodSettings.model_fields.keys()
+    for name in MethodSettings.model_fields.keys() - {"system"}:
+        own, common = system.model_fields[name], MethodSettings.model_fields[name]
+        assert (own.annotation, own.metadata) == (common.annotation, common.metadata), name
+    system(**{name: field.default for name, field in system.model_fields.items() if name not in system._owners})
+
+
+def test_every_setting_is_tried_at_random() -> None:
+    assert any_method.CHOICES.keys() == MethodSettings.model_fields.keys() - {"system"}
+
+
+COUNTS = [14, 6, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (FeatRecon(head_above=5, nearest_heads=3), "nearest_heads: 3 of 2 classes with more than 5 .* at most 2"),
+        (FeatRecon(head_above=100), "nearest_heads: 2 of 0 classes"),
+        (PAL(feature_dim=2), "feature_dim: 2 cannot hold the simplex of 4 anchors; expected at least 3, or anchors"),
+        (BCL(prototypes="anchored", projection_dim=2), "projection_dim: 2 cannot hold .* expected at least 3"),
+    ],
+)
+def test_classes_that_the_slots_cannot_work_on(settings: MethodSettings, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        settings.check_classes(COUNTS)
+
+
+def test_classes_at_the_limit_are_fine() -> None:
+    FeatRecon(head_above=5, nearest_heads=2).check_classes(COUNTS)
+    PAL(feature_dim=3).check_classes(COUNTS)
+    PAL(feature_dim=2, anchors="optimised").check_classes(COUNTS)
+    PAL().check_classes([1] * 65, feature_dim=64)
+    with pytest.raises(ValueError, match="feature_dim: 64 cannot hold the simplex of 66 anchors"):
+        PAL().check_classes([1] * 66, feature_dim=64)
+    BCL(prototypes="anchored", projection_dim=3).check_classes(COUNTS)
+    FeatRecon(synthesis="none").check_classes(COUNTS)
+    BCL(complement=False, projection_dim=2).check_classes(COUNTS)
+
+
+def test_settings_at_random_are_taken_or_refused_by_name() -> None:
+    source = random.Random(0)
+    refused = 0
+    for _ in range(1000):
+        system, changes = any_method.candidate(source)
+        try:
+            settings = system(**changes)
+        except ValidationError as error:
+            refused += 1
+            for fault in error.errors():
+                told = re.match(
+                    r"Value error, (\w+): .*(expected|needs|no un-mixed|fixed|anchored|equal)", fault["msg"]
+                )
+                assert told, (fault["msg"], system, changes)
+                assert told[1] in MethodSettings.model_fields
+        else:
+            assert settings.slots()["system"] == settings.system
+    assert 100 < refused < 1000
