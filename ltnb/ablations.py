@@ -1,0 +1,202 @@
+"""The papers' ablations on the digits: what each row of a preset reached here, and what its paper published.
+
+``presets/digits-<paper>.yaml`` names the rows, ``presets/results/digits-<paper>.csv`` holds the test accuracies that
+they reached, and ``presets/published.csv`` the papers' own numbers. Those come from other images and larger networks:
+they stand beside ours for orientation, in columns of their own.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from ltnb import params, tables
+from ltnb.claims import Verdict
+from ltnb.methods import System
+
+COLUMNS = ("method", "seed", "group", "accuracy")
+
+
+class Interval(NamedTuple):
+    """The mean of n paired differences and the ends of its 95 % interval; of one pair the ends are missing (NaN)."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    def text(self, *, scale: float = 1, digits: int = 1) -> str:
+        """Return ``+1.2 [+0.3, +2.1]``, or the mean alone where there is no interval."""
+        mean, low, high = (f"{scale * value:+.{digits}f}" for value in self[:3])
+        return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A preset's rows and seeds, the accuracies that are there so far, and what the paper published about the rows."""
+
+    rows: dict[str, System]
+    seeds: tuple[int, ...]
+    accuracy: pd.DataFrame  # method, seed, group, accuracy in [0, 1]; rows in the preset's order
+    published: pd.DataFrame  # row, dataset, quantity, published, source
+
+
+def read(paper: str, project: Path) -> Ablation:
+    """Read a paper's ablation from the project's ``presets/``; before it has run, its accuracies are empty.
+
+    Args:
+        paper: ``bcl``, ``featrecon``, ``bce3s`` or ``pal``.
+        project: the project's folder.
+
+    Raises:
+        ParamsError: there is no such preset, or it is wrong.
+        ValueError: the results hold a row or a seed that the preset lacks, a row and seed twice, or an accuracy outside
+            [0, 1]; or a row was published that the preset lacks.
+    """
+    preset = params.load(project / "presets" / f"digits-{paper}.yaml")
+    file = project / "presets" / "results" / f"digits-{paper}.csv"
+    accuracy = pd.read_csv(file) if file.is_file() else pd.DataFrame(columns=list(COLUMNS)).astype({"accuracy": float})
+    published = pd.read_csv(project / "presets" / "published.csv")
+    published = published[published["paper"] == paper].drop(columns="paper").reset_index(drop=True)
+    for name, column, known in (
+        (file, accuracy["method"], list(preset.methods)),
+        (file, accuracy["seed"], preset.seeds),
+        (project / "presets" / "published.csv", published["row"], list(preset.methods)),
+    ):
+        unknown = column[~column.isin(known)].tolist()
+        if unknown:
+            raise ValueError(f"{name}: {column.name} {unknown[0]!r} is not in the preset; expected one of {known}")
+    twice = accuracy[accuracy.duplicated(["method", "seed", "group"])]
+    if len(twice):
+        raise ValueError(f"{file}: {twice['method'].iloc[0]} stands twice with one seed and group; expected each once")
+    outside = accuracy.loc[~accuracy["accuracy"].between(0, 1), "accuracy"]
+    if len(outside):
+        raise ValueError(f"{file}: accuracy {outside.iloc[0]}; expected a share in [0, 1]")
+    in_order = [accuracy.loc[accuracy["method"] == name, list(COLUMNS)] for name in preset.methods]
+    return Ablation(dict(preset.methods), tuple(preset.seeds), pd.concat(in_order, ignore_index=True), published)
+
+
+def changes(row: System) -> str:
+    """Return the slots in which a row differs from the defaults of its system: ``bcl, prototypes=ema``."""
+    defaults = type(row)().model_dump()
+    different = {name: value for name, value in row.model_dump().items() if value != defaults[name]}
+    return ", ".join([row.system, *(f"{name}={_plain(value)}" for name, value in different.items())])
+
+
+def difference(
+    frame: pd.DataFrame, method: str, baseline: str, *, value: str = "accuracy", confidence: float = 0.95
+) -> Interval | None:
+    """Mean and interval of value(method) − value(baseline), paired by seed; see `ltnb.tables.paired_differences`.
+
+    Args:
+        frame: columns method, seed and ``value``, a row for each method and seed.
+        method: the row of interest.
+        baseline: the row that is subtracted.
+        value: a column, any measure.
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        ``None`` where the two have no seed in common.
+    """
+    pair = frame.loc[frame["method"].isin([method, baseline]), ["method", "seed", value]].dropna()
+    seeds = [set(pair.loc[pair["method"] == name, "seed"]) for name in (method, baseline)]
+    if not seeds[0] & seeds[1]:
+        return None
+    pair = pair.rename(columns={value: "accuracy"}).assign(group="all")
+    row = tables.paired_differences(pair, baseline=baseline, confidence=confidence).iloc[0]
+    return Interval(float(row["difference"]), float(row["low"]), float(row["high"]), int(row["n"]))
+
+
+def verdict(*differences: Interval, claimed: Literal["higher", "lower"] = "higher") -> Verdict:
+    """What differences say about a claim of their sign, for the ledger.
+
+    ``holds`` where every interval lies on the claimed side of 0, ``fails`` where one lies on the other side, and
+    ``not reproduced`` otherwise: an interval that holds 0, or one pair, which has none, cannot tell.
+
+    Args:
+        differences: one or more; a claim of several has to hold for all of them.
+        claimed: the sign.
+    """
+    if not differences:
+        raise ValueError("differences must be one or more, got none")
+    sign = 1 if claimed == "higher" else -1
+    ends = [sorted((sign * interval.low, sign * interval.high)) for interval in differences]
+    if any(high < 0 for _, high in ends):
+        return "fails"
+    return "holds" if all(low > 0 for low, _ in ends) else "not reproduced"
+
+
+def published_differences(ablation: Ablation, *, baseline: str) -> pd.DataFrame:
+    """What the paper says that its rows gain over a baseline, in points.
+
+    A published gain is taken as it stands; two published accuracies of one data set are subtracted.
+
+    Returns:
+        Columns row, group, published, dataset, source; a difference is second-hand where one of its two numbers is.
+    """
+    published = ablation.published
+    gains = published[published["quantity"] == f"gain over {baseline}"].assign(group="all")
+    accuracies = published[published["quantity"].str.startswith("accuracy")]
+    groups = accuracies["quantity"].str.removeprefix("accuracy").str.strip().replace("", "all")
+    accuracies = accuracies.assign(group=groups)
+    pairs = accuracies[accuracies["row"] != baseline].merge(
+        accuracies[accuracies["row"] == baseline], on=["dataset", "group"], suffixes=("", "_of_baseline")
+    )
+    pairs["published"] = (pairs["published"] - pairs["published_of_baseline"]).round(2)
+    pairs["source"] = pairs["source"].where(pairs["source"] != "paper", pairs["source_of_baseline"])
+    columns = ["row", "group", "published", "dataset", "source"]
+    return pd.concat([gains[columns], pairs[columns]], ignore_index=True)
+
+
+def table(
+    ablation: Ablation, *, baseline: str, groups: Sequence[str] = ("all", "many", "medium", "few")
+) -> pd.DataFrame:
+    """Every row of the preset: accuracy, paired differences from a baseline, and the published ones beside them.
+
+    Returns:
+        Index row; text columns: what the row changes; seeds that ran ("3 of 10"); accuracy in per cent, mean ± sd; a
+        column a group with the difference in points and its 95 % interval, empty where one of the two has not run; and
+        ``published``, the paper's own difference over all classes, with its source.
+    """
+    gains = published_differences(ablation, baseline=baseline)
+    of_paper = {
+        gain.row: (f"{gain.published:+.2f}", f"{gain.dataset} ({gain.source})")
+        for gain in gains[gains["group"] == "all"].itertuples()
+    }
+    overall = ablation.accuracy[ablation.accuracy["group"] == "all"]
+    lines = []
+    for name, row in ablation.rows.items():
+        accuracy = 100 * overall.loc[overall["method"] == name, "accuracy"]
+        line = {
+            "row": name,
+            "settings": changes(row),
+            "seeds": f"{len(accuracy)} of {len(ablation.seeds)}",
+            "accuracy [%]": f"{accuracy.mean():.1f}" if len(accuracy) else "",
+        }
+        if len(accuracy) > 1:
+            line["accuracy [%]"] += f" ± {accuracy.std():.1f}"
+        for group in groups:
+            of_group = ablation.accuracy[ablation.accuracy["group"] == group]
+            interval = None if name == baseline else difference(of_group, name, baseline)
+            line[f"{group} [points]"] = interval.text(scale=100) if interval else ""
+        line["published [points]"], line["source"] = of_paper.get(name, ("", ""))
+        lines.append(line)
+    return pd.DataFrame(lines).set_index("row").rename_axis(None)
+
+
+def missing(ablation: Ablation) -> str:
+    """Say in one sentence which runs are still to come; empty when all are there."""
+    overall = ablation.accuracy[ablation.accuracy["group"] == "all"]
+    done = overall.groupby("method")["seed"].nunique().reindex(list(ablation.rows), fill_value=0)
+    lacking = done[done < len(ablation.seeds)]
+    if not len(lacking):
+        return ""
+    rows = ", ".join(f"{name} ({count})" for name, count in lacking.items())
+    return f"Not all of the {len(ablation.seeds)} seeds have run: {rows}. What is there is shown."
+
+
+def _plain(value: object) -> object:
+    return "/".join(map(str, value)) if isinstance(value, tuple) else value

@@ -1,0 +1,207 @@
+"""Ablations: presets, their results and the published numbers beside them."""
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from ltnb import ablations
+from ltnb.ablations import Interval
+from ltnb.methods import BCL
+from ltnb.params import ParamsError
+
+PROJECT = Path(__file__).parents[1]
+
+PRESET = """\
+datasets:
+  digits-if100: {source: digits, imbalance: 100}
+methods:
+  supcon: {system: supcon}
+  bcl-ema: {system: bcl, prototypes: ema}
+  bcl: {system: bcl}
+seeds: [0, 1, 2]
+training: {encoder: resnet8, epochs: 60}
+"""
+
+PUBLISHED = """\
+paper,row,dataset,quantity,published,source
+bcl,supcon,CIFAR,accuracy,50.1,paper
+bcl,bcl,CIFAR,accuracy,51.93,second-hand
+bcl,bcl,CIFAR,accuracy few,32.9,second-hand
+bcl,bcl-ema,ImageNet,accuracy,57.2,paper
+bcl,bcl-ema,CIFAR,gain over supcon,0.5,README
+pal,pal,CIFAR,accuracy,1.0,paper
+"""
+
+# By row, for the seeds 0, 1, 2.
+ACCURACIES = {"bcl": (0.70, 0.74, 0.72), "supcon": (0.66, 0.67, 0.71), "bcl-ema": (0.65,)}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "presets" / "results").mkdir(parents=True)
+    (tmp_path / "presets" / "digits-bcl.yaml").write_text(PRESET, encoding="utf-8")
+    (tmp_path / "presets" / "published.csv").write_text(PUBLISHED, encoding="utf-8")
+    write_results(tmp_path)
+    return tmp_path
+
+
+def write_results(project: Path, *further: tuple[str, int, str, float]) -> None:
+    rows = [
+        (name, seed, group, accuracy - (0.2 if group == "few" else 0))
+        for name, of_seeds in ACCURACIES.items()
+        for seed, accuracy in enumerate(of_seeds)
+        for group in ("all", "few")
+    ]
+    frame = pd.DataFrame([*rows, *further], columns=list(ablations.COLUMNS))
+    frame.to_csv(project / "presets" / "results" / "digits-bcl.csv", index=False)
+
+
+def test_rows_come_in_the_order_of_the_preset(project: Path) -> None:
+    ablation = ablations.read("bcl", project)
+    assert list(ablation.rows) == list(ablation.accuracy["method"].unique()) == ["supcon", "bcl-ema", "bcl"]
+    assert set(ablation.published["row"]) == {"supcon", "bcl", "bcl-ema"}
+    of_bcl = ablation.accuracy.query("method == 'bcl' and group == 'all'")
+    assert list(of_bcl["accuracy"]) == list(ACCURACIES["bcl"])
+
+
+def test_without_results_the_rows_are_there_and_empty(project: Path) -> None:
+    (project / "presets" / "results" / "digits-bcl.csv").unlink()
+    ablation = ablations.read("bcl", project)
+    table = ablations.table(ablation, baseline="supcon")
+    assert list(table["seeds"]) == ["0 of 3"] * 3
+    assert set(table["all [points]"]) == {""}
+    assert "supcon (0), bcl-ema (0), bcl (0)" in ablations.missing(ablation)
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        (("bcl-emma", 0, "all", 0.5), "method 'bcl-emma'"),
+        (("bcl-ema", 7, "all", 0.5), "seed 7"),
+        (("bcl", 0, "all", 0.5), "bcl stands twice"),
+        (("bcl-ema", 1, "all", 50.0), "accuracy 50.0"),
+        (("bcl-ema", 1, "all", math.nan), "accuracy nan"),
+    ],
+)
+def test_wrong_results_are_named(project: Path, row: tuple[str, int, str, float], named: str) -> None:
+    write_results(project, row)
+    with pytest.raises(ValueError, match=named):
+        ablations.read("bcl", project)
+
+
+def test_a_published_row_must_be_in_the_preset(project: Path) -> None:
+    with (project / "presets" / "published.csv").open("a", encoding="utf-8") as file:
+        file.write("bcl,bcl-l9,CIFAR,accuracy,1.0,paper\n")
+    with pytest.raises(ValueError, match="row 'bcl-l9'"):
+        ablations.read("bcl", project)
+
+
+def test_an_unknown_paper_is_an_error(project: Path) -> None:
+    with pytest.raises(ParamsError, match="digits-bcx"):
+        ablations.read("bcx", project)
+
+
+def test_the_difference_is_paired_by_seed(project: Path) -> None:
+    overall = ablations.read("bcl", project).accuracy.query("group == 'all'")
+    interval = ablations.difference(overall, "bcl", "supcon")
+    gains = np.array(ACCURACIES["bcl"]) - ACCURACIES["supcon"]
+    low, high = stats.t.interval(0.95, 2, gains.mean(), stats.sem(gains))
+    assert interval is not None
+    np.testing.assert_allclose(interval, (gains.mean(), low, high, 3))
+
+
+def test_seeds_of_one_row_alone_do_not_count(project: Path) -> None:
+    overall = ablations.read("bcl", project).accuracy.query("group == 'all'")
+    interval = ablations.difference(overall, "bcl-ema", "bcl")
+    assert interval is not None
+    assert interval.mean == pytest.approx(0.65 - 0.70)
+    assert (interval.n, math.isnan(interval.low), interval.text(scale=100)) == (1, True, "-5.0")
+    assert ablations.difference(overall, "bcl-l2", "bcl") is None
+    later = overall[(overall["method"] != "bcl") | (overall["seed"] > 0)]
+    assert ablations.difference(later, "bcl-ema", "bcl") is None
+
+
+def test_a_difference_of_any_measure() -> None:
+    frame = pd.DataFrame({"method": ["a", "a", "b", "b"], "seed": [0, 1, 0, 1], "angle": [3.0, 5.0, 1.0, 2.0]})
+    interval = ablations.difference(frame, "a", "b", value="angle")
+    assert interval is not None
+    assert (interval.mean, interval.n) == (2.5, 2)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "claimed", "expected"),
+    [
+        ([(0.1, 0.3)], "higher", "holds"),
+        ([(0.1, 0.3)], "lower", "fails"),
+        ([(-0.3, -0.1)], "lower", "holds"),
+        ([(-0.3, -0.1)], "higher", "fails"),
+        ([(-0.1, 0.3)], "higher", "not reproduced"),
+        ([(0.0, 0.0)], "higher", "not reproduced"),
+        ([(math.nan, math.nan)], "higher", "not reproduced"),
+        ([(0.1, 0.3), (0.2, 0.4)], "higher", "holds"),
+        ([(0.1, 0.3), (-0.2, 0.4)], "higher", "not reproduced"),
+        ([(-0.2, 0.4), (-0.3, -0.1)], "higher", "fails"),
+        ([(0.1, 0.3), (math.nan, math.nan)], "higher", "not reproduced"),
+    ],
+)
+def test_the_verdict_is_that_of_the_intervals(
+    intervals: list[tuple[float, float]], claimed: Literal["higher", "lower"], expected: str
+) -> None:
+    assert ablations.verdict(*(Interval(0, low, high, 10) for low, high in intervals), claimed=claimed) == expected
+
+
+def test_a_verdict_needs_a_difference() -> None:
+    with pytest.raises(ValueError, match="got none"):
+        ablations.verdict()
+
+
+def test_published_gains_are_of_one_data_set_and_keep_their_source(project: Path) -> None:
+    published = ablations.published_differences(ablations.read("bcl", project), baseline="supcon").set_index("row")
+    assert sorted(published.index) == ["bcl", "bcl-ema"]  # few has no baseline, ImageNet neither
+    assert published.loc["bcl", "published"] == pytest.approx(1.83)
+    assert published.loc["bcl-ema", "published"] == 0.5
+    assert published.loc["bcl", "source"] == "second-hand"
+    assert published.loc["bcl-ema", "source"] == "README"
+
+
+def test_a_difference_is_second_hand_where_its_baseline_is(project: Path) -> None:
+    ablation = ablations.read("bcl", project)
+    published = ablations.published_differences(ablation, baseline="bcl").set_index("row")
+    assert published.loc["supcon", "published"] == pytest.approx(-1.83)
+    assert published.loc["supcon", "source"] == "second-hand"
+
+
+def test_table_keeps_ours_and_theirs_apart(project: Path) -> None:
+    table = ablations.table(ablations.read("bcl", project), baseline="supcon", groups=("all", "few"))
+    assert table.loc["bcl", "seeds"] == "3 of 3"
+    assert table.loc["bcl", "accuracy [%]"] == "72.0 ± 2.0"
+    assert table.loc["bcl", "all [points]"] == "+4.0 [-3.5, +11.5]"
+    assert table.loc["bcl", "all [points]"] == table.loc["bcl", "few [points]"]
+    assert table.loc["bcl", "published [points]"] == "+1.83"
+    assert table.loc["bcl", "source"] == "CIFAR (second-hand)"
+    assert table.loc["bcl-ema", "settings"] == "bcl, prototypes=ema"
+    assert table.loc["supcon", "all [points]"] == table.loc["supcon", "published [points]"] == ""
+
+
+def test_what_has_not_run_is_said(project: Path) -> None:
+    assert "bcl-ema (1)" in ablations.missing(ablations.read("bcl", project))
+    write_results(project, ("bcl-ema", 1, "all", 0.5), ("bcl-ema", 2, "all", 0.5))
+    assert ablations.missing(ablations.read("bcl", project)) == ""
+
+
+def test_changes_are_against_the_defaults_of_the_system() -> None:
+    assert ablations.changes(BCL()) == "bcl"
+    row = BCL(views=("strong", "sim", "rand"), complement=False)
+    assert ablations.changes(row) == "bcl, views=strong/sim/rand, complement=False"
+
+
+@pytest.mark.parametrize("paper", ["bcl", "featrecon", "bce3s", "pal"])
+def test_the_papers_own_presets_can_be_read(paper: str) -> None:
+    ablation = ablations.read(paper, PROJECT)
+    assert len(ablation.seeds) == 10
+    assert len(ablations.table(ablation, baseline=next(iter(ablation.rows)))) == len(ablation.rows)
