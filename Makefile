@@ -1,4 +1,4 @@
-# make repro   the environment, then every number, figure and page of the default experiment
+# make repro   the environment, then every number, figure and page of the default experiment, JOBS stages at once
 # make test    the environment, then every test, the notebooks' cells included
 # make lab     JupyterLab in this environment; LAB=... for options, such as LAB=--allow-root in a container
 # make lint    style, types and the import rule
@@ -19,7 +19,7 @@ export GOMP_SPINCOUNT ?= 2000
 
 repro: .venv/installed
 	$(bin)/python -m ltnb.params
-	$(bin)/dvc repro
+	$(bin)/python -m ltnb.pipeline $(if $(JOBS),--jobs $(JOBS))
 	@echo 'The report: report/index.html'
 
 test: .venv/installed

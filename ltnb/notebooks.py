@@ -17,14 +17,21 @@ import math
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
+
+# ruff: noqa: E402
+# For jsonschema, which papermill imports, rfc3987_syntax checks addresses, and takes 1.5 s to compile its grammar.
+# No notebook's format has any: without it jsonschema leaves the check out.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 import papermill
 from ipykernel.kernelspec import RESOURCES, get_kernel_dict
@@ -46,10 +53,17 @@ METADATA = {
 }
 
 
+# The stage of the pipeline that this is, if it is one.
+STAGE = os.environ.get("DVC_STAGE", "")
+
 # Turns that an idle OpenMP thread waits busily before it sleeps. Unset, it waits for milliseconds, and where something
 # else needs its core, the threads of a training step wait for each other: a step of 40 ms took 350 ms beside one busy
 # process, with 2,000 turns 77 ms; on an idle machine it makes no difference.
 SPIN_COUNT = os.environ.get("GOMP_SPINCOUNT", "2000")
+
+# Stages run side by side, so each has one thread, unless its notebook asks for more; and its results do not depend on
+# how many processors there are.
+THREADS = os.environ.get("OMP_NUM_THREADS", "1")
 
 
 class NotebookError(Exception):
@@ -231,18 +245,21 @@ class NotebookKernel(AsyncKernelManager):
     @property
     def kernel_spec(self) -> KernelSpec:
         """The kernel that runs `sys.executable`."""
-        return KernelSpec(resource_dir=RESOURCES, env={"GOMP_SPINCOUNT": SPIN_COUNT}, **get_kernel_dict())
+        environment = {"GOMP_SPINCOUNT": SPIN_COUNT, "OMP_NUM_THREADS": THREADS}
+        return KernelSpec(resource_dir=RESOURCES, env=environment, **get_kernel_dict())
 
 
 @dataclass
 class RedrawnLines:
     """Pass text on, but of a line that is redrawn with carriage returns only what it shows every few seconds.
 
-    A progress bar redraws itself ten times a second; in a log file each redrawing would stay.
+    A progress bar redraws itself ten times a second; in a log file each redrawing would stay. Lines open with `label`,
+    so that the lines of several programs on one stream can be told apart.
     """
 
     stream: TextIO
     seconds: float = 5.0
+    label: str = ""
     line: str = ""
     shown: float = -math.inf
 
@@ -250,12 +267,12 @@ class RedrawnLines:
         """Write what has become final."""
         for piece in re.split(r"(\r?\n|\r)", text):
             if piece.endswith("\n"):
-                self.stream.write(self.line + "\n")
+                self.stream.write(f"{self.label}{self.line}\n")
                 self.line = ""
             elif piece == "\r":
                 now = time.monotonic()
                 if self.line.strip() and now - self.shown >= self.seconds:
-                    self.stream.write(self.line + "\n")
+                    self.stream.write(f"{self.label}{self.line}\n")
                     self.shown = now
                 self.line = ""
             else:
@@ -268,14 +285,15 @@ class RedrawnLines:
 
 @contextmanager
 def _log(stream: TextIO) -> Iterator[TextIO | RedrawnLines]:
-    if stream.isatty():
+    if stream.isatty() and not STAGE:
         yield stream
         return
-    log = RedrawnLines(stream)
+    log = RedrawnLines(stream, label=f"{STAGE}: " if STAGE else "")
     try:
         yield log
     finally:
-        stream.write(log.line)
+        if log.line:
+            stream.write(log.label + log.line)
 
 
 def _failed_copy(output: Path) -> Path:
@@ -321,6 +339,18 @@ def run(source: Path, output: Path, given: Sequence[tuple[str, str]] = ()) -> No
     failed.unlink(missing_ok=True)
 
 
+def _stop_with_parent() -> None:
+    """End this process when its parent is gone: DVC, killed and started again, would run the stage beside it."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line of this module; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m ltnb.notebooks", description=__doc__.splitlines()[0])
@@ -338,6 +368,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for path in write_sources(options.notebooks, options.sources):
                 print(path)
         else:
+            if STAGE:
+                _stop_with_parent()
             run(options.source, options.output, [(name, value) for name, value in options.parameters])
     except (NotebookError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -231,6 +231,14 @@ def test_a_redrawn_line_is_shown_now_and_then_and_at_its_end():
     assert lines.line == "end"
 
 
+def test_every_line_has_its_label():
+    log = io.StringIO()
+    lines = RedrawnLines(log, seconds=60, label="train: ")
+    for text in ("plain\n", "\r 0%", "\r 10%", "\n"):
+        lines.write(text)
+    assert log.getvalue() == "train: plain\ntrain:  0%\ntrain:  10%\n"
+
+
 def test_a_redrawn_line_is_shown_each_time_after_enough_seconds():
     log = io.StringIO()
     lines = RedrawnLines(log, seconds=0)
@@ -386,8 +394,29 @@ def test_a_killed_run_leaves_no_output_and_no_kernel(tmp_path, sent):
     process.communicate()
     assert process.returncode == -sent
     assert not (tmp_path / "one.ipynb").exists()
+    assert_ends(kernel)
+
+
+def test_a_stage_ends_with_the_process_that_started_it_and_labels_its_lines(tmp_path):
+    source = write(tmp_path / "source.ipynb", cell("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)"))
+    starter = subprocess.Popen(
+        [sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *command("run", source, "one")],
+        cwd=tmp_path,
+        env=os.environ | {"DVC_STAGE": "train@one", "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    label, kernel = starter.stdout.readline().split()
+    assert label == "train@one:"
+    starter.kill()
+    starter.communicate()
+    assert_ends(int(kernel))
+
+
+def assert_ends(process):
     deadline = time.monotonic() + 60
-    while Path(f"/proc/{kernel}").exists() and time.monotonic() < deadline:
+    while Path(f"/proc/{process}").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     with pytest.raises(ProcessLookupError):
-        os.kill(kernel, 0)
+        os.kill(process, 0)
