@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 import torch
-from scipy import stats
+from scipy import special
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -147,7 +147,7 @@ def paired_differences(frame: pd.DataFrame, *, baseline: str, confidence: float 
             raise ValueError(f"frame must have a seed that {method!r} and {baseline!r} both ran with, found none")
     paired["difference"] = paired["accuracy"] - paired["accuracy_baseline"]
     table = summarise(paired, ["method", "group"], "difference").rename(columns={"mean": "difference"})
-    margin = stats.t.ppf((1 + confidence) / 2, table["n"] - 1) * table["sd"] / np.sqrt(table["n"])
+    margin = special.stdtrit(table["n"] - 1, (1 + confidence) / 2) * table["sd"] / np.sqrt(table["n"])
     table = table.assign(baseline=baseline, low=table["difference"] - margin, high=table["difference"] + margin)
     return table[["method", "baseline", "group", "difference", "low", "high", "n"]]
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from ltnb import plots
 from ltnb.geometry import regular_simplex
+from ltnb.plots import theme
 from ltnb.plots.theme import STYLES
 
 COUNTS = (124, 40, 16, 5, 1)
@@ -103,6 +104,15 @@ def test_equal_figures_give_equal_files(tmp_path: Path, ending: str) -> None:
 def test_other_endings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.png or \.svg, got 'a\.jpg'"):
         plots.save(plt.figure(), tmp_path / "a.jpg")
+
+
+def test_what_is_shown_is_the_file_and_the_figure_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    monkeypatch.setattr(theme, "display", shown.append)
+    plots.show(plots.accuracy_by_group(accuracies(), title="t"), tmp_path / "a.png")
+    assert shown[0].data == (tmp_path / "a.png").read_bytes()
+    assert shown[0].width == 900
+    assert not plt.get_fignums()
 
 
 # The sphere

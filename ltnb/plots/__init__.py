@@ -13,7 +13,7 @@ from ltnb.plots.curves import (
 from ltnb.plots.headline import headline
 from ltnb.plots.matrices import angle_maps, confusion_maps
 from ltnb.plots.sphere import SphereView, aligned, sphere_and_map, sphere_view, spheres
-from ltnb.plots.theme import class_colours, method_palette, method_style, save, set_theme
+from ltnb.plots.theme import class_colours, method_palette, method_style, save, set_theme, show
 
 __all__ = [
     "SphereView",
@@ -29,6 +29,7 @@ __all__ = [
     "method_style",
     "save",
     "set_theme",
+    "show",
     "sphere_and_map",
     "sphere_view",
     "spheres",
