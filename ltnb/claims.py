@@ -40,7 +40,7 @@ class Claim(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     paper: Literal["bcl", "featrecon", "bce3s", "pal", "ltnb"]  # ltnb: a result of this project
-    number: str  # "Theorem 3", "Eq. 7", "text"; as papers.md numbers it
+    number: str  # "Theorem 3", "Eq. 7", "text": the paper's own number
     statement: str  # in our own words; formulas between dollar signs
     assumptions: str
     kinds: Annotated[list[Kind], Field(min_length=1)]  # the kinds of evidence that would settle it

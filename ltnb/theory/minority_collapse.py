@@ -71,18 +71,13 @@ def cross_entropy_collapse_ratio(num_classes: int, temperature: float = 1.0, *, 
 def binary_cross_entropy_collapse_ratio(num_classes: int, temperature: float = 1.0) -> float:
     """R from which on the tails of binary cross-entropy with free biases coincide, for unit w and ‖h‖ = 1/τ.
 
+    Arguments and errors of `cross_entropy_collapse_ratio`.
+
     With q = σ(1/τ + b_t) what a tail's sample gives to every tail, v = σ(−1/τ + b_t) what the head's samples give to a
     tail and u = σ(−1/τ + b₁) what a tail's sample gives to the head, stationary biases have ρ v = 1 − (K−1) q and
     (K−1) u = ρ σ(−1/τ − b₁), and the second order is ρ v α² + (u + ρ v) β²/2 − αβ for each tail: R solves
 
         2 ρ v (u + ρ v) = 1,   which lies in (√3 − 1)/2 ≤ ρ v ≤ 1/√2 as 0 ≤ u ≤ 1.
-
-    Args:
-        num_classes: K, at least 3.
-        temperature: τ ≥ 0.01.
-
-    Raises:
-        ValueError: K < 3 or τ < 0.01.
     """
     _check(num_classes, temperature)
     tails, scale = num_classes - 1, 1 / temperature
@@ -98,11 +93,13 @@ def binary_cross_entropy_collapse_ratio(num_classes: int, temperature: float = 1
         return 2 * own * (x / (x + e) + own) - 1
 
     least, largest = (1 - 1 / math.sqrt(2)) / tails, (3 - math.sqrt(3)) / (2 * tails)
-    return ratio_of(float(brentq(excess, least, largest, xtol=1e-300, rtol=1e-14)))
+    return ratio_of(_root(excess, least, largest))
 
 
 def layer_peeled_collapse_ratio(num_classes: int, temperature: float = 1.0) -> float:
     """R from which on the tails of the layer-peeled model coincide: no bias, lengths bounded on average.
+
+    Arguments and errors of `cross_entropy_collapse_ratio`.
 
     The constraint is that of Fang et al., (1/K) Σₖ‖wₖ‖² ≤ 1 and (1/K) Σₖ‖hₖ‖² ≤ 1/τ² (hₖ all of class k). The products
     Z = W H reach exactly the matrices of nuclear norm ≤ K/τ, so the problem is convex in Z, and a Z of rank one is its
@@ -112,13 +109,6 @@ def layer_peeled_collapse_ratio(num_classes: int, temperature: float = 1.0) -> f
 
         s (1 + (K−1) exp(K^(3/2) s / ((K−1) τ))) = √K,
         R = √((K−1)/K) cos φ (1 + (K−1) e^(−X)) / ((K−1) e^(−X)),     X = K^(3/2) cos φ / (√(K−1) τ).
-
-    Args:
-        num_classes: K, at least 3.
-        temperature: τ ≥ 0.01.
-
-    Raises:
-        ValueError: K < 3 or τ < 0.01.
     """
     _check(num_classes, temperature)
     tails, scale = num_classes - 1, num_classes**1.5 / temperature
@@ -126,7 +116,7 @@ def layer_peeled_collapse_ratio(num_classes: int, temperature: float = 1.0) -> f
     def excess(s: float) -> float:
         return math.log(s) + float(np.logaddexp(0, math.log(tails) + scale * s / tails)) - math.log(num_classes) / 2
 
-    cosine = math.sqrt(1 - float(brentq(excess, 1e-300, 1.0, xtol=1e-300, rtol=1e-15)) ** 2)
+    cosine = math.sqrt(1 - _root(excess, 1e-300, 1.0) ** 2)
     odds = math.exp(scale * cosine / math.sqrt(tails)) / tails
     return math.sqrt(tails / num_classes) * cosine * (1 + odds)
 
@@ -177,6 +167,11 @@ def binary_cross_entropy_optimum(num_classes: int, ratio: float, temperature: fl
         return float(ratio * of_head + tails * (of_tail + np.logaddexp(0, to_head + b_head)))
 
     return _search(loss, 2, num_classes)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """The zero between low and high to the last digits, as exponentials of it follow."""
+    return float(brentq(function, low, high, xtol=1e-300, rtol=1e-14))
 
 
 def _logits(point: Array, num_classes: int, temperature: float) -> tuple[tuple[float, float], float, float, float]:

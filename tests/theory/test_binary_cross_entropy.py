@@ -129,7 +129,7 @@ def test_the_force_is_the_gradient_along_the_sphere():
 
 
 def test_values_at_a_hundred_classes():
-    # papers.md §3.1 and §3.2
+    # as the paper logs and reports them
     assert theory.uniform_lower_bound(100, positive_term=True) == pytest.approx(68.44, abs=5e-3)
     assert theory.uniform_lower_bound(100, positive_term=True) - theory.uniform_lower_bound(100) == pytest.approx(
         0.3133, abs=5e-5
