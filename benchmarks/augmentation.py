@@ -62,7 +62,7 @@ def main() -> None:
         f"torch {torch.__version__}, torchvision {torchvision.__version__}, {platform.machine()}, "
         f"{torch.get_num_threads()} thread, fastest of {ROUNDS} rounds"
     )
-    print("batch            view     ltnb images/s   torchvision images/s   ratio")
+    print("batch             view     ltnb images/s   torchvision images/s   ratio")
     for shape in SHAPES:
         images = torch.randint(256, shape, generator=generator, dtype=torch.uint8)
         labels = torch.randint(NUM_CLASSES, shape[:1], generator=generator)
@@ -80,7 +80,7 @@ def main() -> None:
         for policy in POLICIES:
             ours, theirs = (shape[0] / seconds[policy, library] for library in ("ltnb", "torchvision"))
             print(
-                f"{' × '.join(map(str, shape)):<16} {policy:<8} {ours:>13,.0f} {theirs:>22,.0f} {ours / theirs:>7.1f}"
+                f"{' × '.join(map(str, shape)):<17} {policy:<8} {ours:>13,.0f} {theirs:>22,.0f} {ours / theirs:>7.1f}"
             )
 
 
