@@ -1,0 +1,169 @@
+"""The classification term: every loss on every classifier it is defined for, against loops over images and classes."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from ltnb.methods import CrossEntropy, MethodSettings
+from ltnb.methods.assembly import class_balanced_weights
+from ltnb.methods.classification import Classification, Classifier, classifier
+
+COUNTS = [14, 6, 3, 1]
+K, D, SCALE, TAU, MARGIN = 4, 5, 7.0, 1.5, 0.4
+
+CLASSIFIERS = ("linear", "cosine", "normalised", "anchored", "anchored-cosine")
+SCALED = ("cosine", "anchored", "anchored-cosine")
+COMBINATIONS = [
+    *((loss, head) for loss in ("cross-entropy", "logit-adjusted") for head in CLASSIFIERS),
+    *(("margin", head) for head in SCALED),
+    ("binary", "normalised"),
+    ("mse", "normalised"),
+]
+
+
+SOFT = [(loss, head) for loss, head in COMBINATIONS if loss not in ("logit-adjusted", "margin")]
+
+
+def settings_of(loss: Any, head: Any, **changes: Any) -> MethodSettings:
+    if head in SCALED:
+        changes["classifier_scale"] = SCALE
+    if loss == "margin":
+        changes["margin"] = MARGIN
+    if loss == "logit-adjusted":
+        changes["adjustment_strength"] = TAU
+    return CrossEntropy(classification=loss, classifier=head, **changes)
+
+
+def made(settings: MethodSettings) -> tuple[Classification, Classifier]:
+    torch.manual_seed(0)
+    head = classifier(settings, D, K).double()
+    if hasattr(head, "bias"):
+        torch.nn.init.normal_(head.bias)
+    return Classification(settings, COUNTS).double(), head
+
+
+def images(number: int = 6) -> tuple[Tensor, Tensor]:
+    generator = Generator().manual_seed(3)
+    x = torch.randn(number, D, generator=generator, dtype=torch.float64)
+    return x, torch.tensor([0, 3, 1, 1, 2, 0])[:number]
+
+
+def soft_labels() -> Tensor:
+    mixed = [[0.3, 0, 0.7, 0], [0, 1, 0, 0], [0.25, 0.25, 0, 0.5], [0, 0, 0, 1], [1, 0, 0, 0], [0, 0.6, 0.4, 0]]
+    return torch.tensor(mixed, dtype=torch.float64)
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(p * q for p, q in zip(a, b, strict=True))
+
+
+def logits_by_hand(head: Classifier, kind: str, x: list[float]) -> list[float]:
+    logits = []
+    for j, w in enumerate(head.weight.tolist()):
+        product = dot(w, x)
+        if kind in ("cosine", "normalised"):
+            product /= math.hypot(*w)
+        if kind in ("cosine", "anchored-cosine"):
+            product /= math.hypot(*x)
+        if kind in SCALED:
+            product *= SCALE
+        if kind in ("linear", "normalised"):
+            product += head.bias[j].item()  # type: ignore[union-attr]
+        logits.append(product)
+    return logits
+
+
+def loss_by_hand(loss: str, logits: list[float], label: list[float], margins: list[float]) -> float:
+    if loss == "binary":
+        terms = [
+            share * math.log1p(math.exp(-f)) if share > 0 else math.log1p(math.exp(f))
+            for f, share in zip(logits, label, strict=True)
+        ]
+        return sum(terms)
+    if loss == "mse":
+        return sum((f - share) ** 2 for f, share in zip(logits, label, strict=True))
+    if loss == "logit-adjusted":
+        logits = [f + TAU * math.log(n / sum(COUNTS)) for f, n in zip(logits, COUNTS, strict=True)]
+    if loss == "margin":
+        logits = [f - SCALE * m * share for f, m, share in zip(logits, margins, label, strict=True)]
+    log_sum = math.log(sum(math.exp(f) for f in logits))
+    return sum(share * (log_sum - f) for f, share in zip(logits, label, strict=True))
+
+
+@pytest.mark.parametrize(("loss", "head"), COMBINATIONS)
+def test_each_loss_on_each_classifier_by_hand(loss: str, head: str) -> None:
+    term, fitted = made(settings_of(loss, head))
+    x, y = images()
+    found = term(fitted, x, y, Generator())
+    for i, of_image in enumerate(x.tolist()):
+        label = [float(j == y[i]) for j in range(K)]
+        expected = loss_by_hand(loss, logits_by_hand(fitted, head, of_image), label, [MARGIN] * K)
+        assert found[i].item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "head"), SOFT)
+def test_soft_labels_by_hand(loss: str, head: str) -> None:
+    term, fitted = made(settings_of(loss, head, views=("mixup",)))
+    x, _ = images()
+    found = term(fitted, x, soft_labels(), Generator())
+    for i, of_image in enumerate(x.tolist()):
+        expected = loss_by_hand(loss, logits_by_hand(fitted, head, of_image), soft_labels()[i].tolist(), [0.0] * K)
+        assert found[i].item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("head", SCALED)
+def test_margins_of_ldam_by_hand(head: str) -> None:
+    term, fitted = made(settings_of("margin", head, margins="ldam"))
+    x, y = images()
+    margins = [MARGIN * (min(COUNTS) / n) ** 0.25 for n in COUNTS]
+    found = term(fitted, x, y, Generator())
+    for i, of_image in enumerate(x.tolist()):
+        label = [float(j == y[i]) for j in range(K)]
+        expected = loss_by_hand("margin", logits_by_hand(fitted, head, of_image), label, margins)
+        assert found[i].item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("negatives", ["independent", "batch"])
+def test_negatives_are_drawn_from_the_methods_generator_at_their_rate(negatives: Any) -> None:
+    rate, number = 0.5, 4000
+    term, fitted = made(settings_of("binary", "normalised", negative_rate=rate, negatives=negatives))
+    x, _ = images(1)
+    label = [1.0, 0.0, 0.0, 0.0]
+    logits = logits_by_hand(fitted, "normalised", x[0].tolist())
+    positive = math.log1p(math.exp(-logits[0]))
+    rest = loss_by_hand("binary", logits, label, [0.0] * K) - positive
+    if negatives == "independent":
+        repeated, y = x.expand(number, D), torch.zeros(number, dtype=torch.int64)
+        drawn = term(fitted, repeated, y, Generator().manual_seed(1))
+        torch.testing.assert_close(drawn, term(fitted, repeated, y, Generator().manual_seed(1)))
+        expected = positive + rate * rest
+    else:  # ⌊4 · 0.5⌋ classes: the image's own and one of the three others
+        one = torch.zeros(1, dtype=torch.int64)
+        generator = Generator().manual_seed(1)
+        drawn = torch.cat([term(fitted, x, one, generator).detach() for _ in range(number // 4)])
+        expected = positive + rest / 3
+    assert abs(drawn.mean().item() - expected) < 4 * drawn.std().item() / len(drawn) ** 0.5
+
+
+def test_an_anchored_classifier_is_a_simplex_that_nothing_trains() -> None:
+    _, head = made(settings_of("cross-entropy", "anchored"))
+    gram = head.weight @ head.weight.T
+    torch.testing.assert_close(gram, torch.eye(K, dtype=torch.float64) * (1 + 1 / 3) - 1 / 3, atol=1e-6, rtol=0)
+    assert list(head.parameters()) == []
+
+
+def test_optimised_anchors_say_what_is_lost_where_no_simplex_fits() -> None:
+    settings = CrossEntropy(classifier="anchored", feature_dim=2, anchors="optimised")
+    with pytest.warns(UserWarning, match="4 prototypes in .* cannot form a regular simplex"):
+        head = classifier(settings, 2, K)
+    torch.testing.assert_close(head.weight.norm(dim=1), torch.ones(K))
+
+
+@pytest.mark.parametrize(("beta", "counts"), [(0.0, COUNTS), (0.9, COUNTS), (0.9999, COUNTS), (0.99, [3, 3, 3])])
+def test_class_balanced_weights_by_hand(beta: float, counts: list[int]) -> None:
+    raw = [(1 - beta) / (1 - beta**n) for n in counts]
+    expected = [weight * len(raw) / sum(raw) for weight in raw]
+    assert class_balanced_weights(torch.tensor(counts), beta).tolist() == pytest.approx(expected)
