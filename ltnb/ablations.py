@@ -6,7 +6,7 @@ they stand beside ours for orientation, in columns of their own.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple
 import pandas as pd
 
 from ltnb import params, tables
-from ltnb.claims import Verdict
+from ltnb.claims import Evidence, Verdict
 from ltnb.methods import System
 
+DATA = "Digits with imbalance factor 100 and a ResNet-8, not CIFAR."
 COLUMNS = ("method", "seed", "group", "accuracy")
 
 
@@ -152,9 +153,19 @@ def published_differences(ablation: Ablation, *, baseline: str) -> pd.DataFrame:
 
 
 def table(
-    ablation: Ablation, *, baseline: str, groups: Sequence[str] = ("all", "many", "medium", "few")
+    ablation: Ablation,
+    *,
+    baseline: str,
+    rows: Sequence[str] | None = None,
+    groups: Sequence[str] = ("all", "many", "medium", "few"),
 ) -> pd.DataFrame:
-    """Every row of the preset: accuracy, paired differences from a baseline, and the published ones beside them.
+    """Rows of the preset: accuracy, paired differences from a baseline, and the published ones beside them.
+
+    Args:
+        ablation: as `read` gives it.
+        baseline: the row that is subtracted; it stands in the table where it is among the rows.
+        rows: those to show, in this order; None: all.
+        groups: of classes, a column each.
 
     Returns:
         Index row; text columns: what the row changes; seeds that ran ("3 of 10"); accuracy in per cent, mean ± sd; a
@@ -168,7 +179,8 @@ def table(
     }
     overall = ablation.accuracy[ablation.accuracy["group"] == "all"]
     lines = []
-    for name, row in ablation.rows.items():
+    for name in rows or ablation.rows:
+        row = ablation.rows[name]
         accuracy = 100 * overall.loc[overall["method"] == name, "accuracy"]
         line = {
             "row": name,
@@ -196,6 +208,41 @@ def missing(ablation: Ablation) -> str:
         return ""
     rows = ", ".join(f"{name} ({count})" for name, count in lacking.items())
     return f"Not all of the {len(ablation.seeds)} seeds have run: {rows}. What is there is shown."
+
+
+def record(
+    evidence: Evidence,
+    claim: str,
+    differences: Mapping[str, Interval | None],
+    *,
+    claimed: Literal["higher", "lower"] = "higher",
+    scale: float = 100,
+    unit: str = "points",
+    remark: str = "",
+) -> str:
+    """Record the `verdict` of differences about a claim, and return it with what it rests on.
+
+    A claim one of whose differences does not exist, since a row has not run, is left unchecked.
+
+    Args:
+        evidence: the notebook's.
+        claim: its key in ``claims.yaml``.
+        differences: a label each ("FeatRecon − BCL, few") and the interval.
+        claimed, scale, unit: the sign that the claim gives all of them, and how they are written.
+        remark: a sentence to end the detail with.
+    """
+    intervals = [interval for interval in differences.values() if interval is not None]
+    if len(intervals) < len(differences):
+        lacking = ", ".join(label for label, interval in differences.items() if interval is None)
+        return f"{claim}: not yet checked; {lacking} has not run"
+    numbers = "; ".join(
+        f"{label}: {interval.text(scale=scale)} {unit} ({interval.n} seeds)"
+        for (label, _), interval in zip(differences.items(), intervals, strict=True)
+    )
+    detail = f"{numbers}. {DATA}{' ' + remark if remark else ''}"
+    found = verdict(*intervals, claimed=claimed)
+    evidence.record(claim, found, kind="trained", detail=detail)
+    return f"{claim}: {found}. {detail}"
 
 
 def _plain(value: object) -> object:

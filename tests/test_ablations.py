@@ -11,6 +11,7 @@ from scipy import stats
 
 from ltnb import ablations
 from ltnb.ablations import Interval
+from ltnb.claims import Evidence
 from ltnb.methods import BCL
 from ltnb.params import ParamsError
 
@@ -192,6 +193,29 @@ def test_what_has_not_run_is_said(project: Path) -> None:
     assert "bcl-ema (1)" in ablations.missing(ablations.read("bcl", project))
     write_results(project, ("bcl-ema", 1, "all", 0.5), ("bcl-ema", 2, "all", 0.5))
     assert ablations.missing(ablations.read("bcl", project)) == ""
+
+
+def test_rows_can_be_chosen(project: Path) -> None:
+    table = ablations.table(ablations.read("bcl", project), baseline="supcon", rows=["bcl", "supcon"])
+    assert list(table.index) == ["bcl", "supcon"]
+
+
+def test_a_record_holds_the_verdict_and_its_numbers() -> None:
+    evidence = Evidence("experiments/bcl")
+    gains = {"BCL − SupCon": Interval(0.02, 0.01, 0.03, 10), "BCL − CE": Interval(0.2, 0.1, 0.3, 3)}
+    text = ablations.record(evidence, "bcl-head-and-tail", gains, remark="Many is one class.")
+    (finding,) = evidence.findings
+    assert (finding.claim, finding.kind, finding.verdict) == ("bcl-head-and-tail", "trained", "holds")
+    assert finding.detail.startswith("BCL − SupCon: +2.0 [+1.0, +3.0] points (10 seeds); BCL − CE: +20.0 [")
+    assert finding.detail.endswith("not CIFAR. Many is one class.")
+    assert text == f"bcl-head-and-tail: holds. {finding.detail}"
+
+
+def test_a_row_that_has_not_run_leaves_the_claim_unchecked() -> None:
+    evidence = Evidence("experiments/bcl")
+    text = ablations.record(evidence, "bcl-head-and-tail", {"a": Interval(1, 1, 1, 2), "b": None})
+    assert evidence.findings == []
+    assert text == "bcl-head-and-tail: not yet checked; b has not run"
 
 
 def test_changes_are_against_the_defaults_of_the_system() -> None:
