@@ -1,8 +1,9 @@
 """The geometry of features on and off the sphere: what a long tail bends, as numbers.
 
 `simplex` holds the ideal configuration and the distance to it, `means` where the classes lie, `collapse` how
-tightly each sits around its mean, `separation` the class-by-class metrics of BCE3S, `hypersphere` those of
-unit rows. `supports` are the caps in which classes lie, and `caps` draws points in them.
+tightly each sits around its mean, `separation` the class-by-class metrics of BCE3S, `margins` those of PAL, `regions`
+what a classifier makes of the rest of the space, `hypersphere` the metrics of unit rows. `supports` are the caps in
+which classes lie, and `caps` draws points in them.
 
 What is measured is float64 on the device of the tensors it is measured on, which may have any floating dtype, and has
 no gradient. Points that are drawn have none either; they take the dtype of the centres they are drawn around. Where the
@@ -18,6 +19,7 @@ from ltnb.geometry.caps import (
 )
 from ltnb.geometry.collapse import class_distance_normalised_variance, within_class_variability
 from ltnb.geometry.hypersphere import alignment, uniformity
+from ltnb.geometry.margins import class_margins, sample_margins
 from ltnb.geometry.means import (
     Centring,
     centred_class_means,
@@ -32,7 +34,14 @@ from ltnb.geometry.means import (
     minority_collapse_angle,
 )
 from ltnb.geometry.prototypes import PrototypeForm, anchored_prototypes
-from ltnb.geometry.separation import classifier_separability, compactness, separability
+from ltnb.geometry.regions import decision_regions, direction_shares
+from ltnb.geometry.separation import (
+    PairSeparability,
+    classifier_separability,
+    compactness,
+    pair_separability,
+    separability,
+)
 from ltnb.geometry.simplex import regular_simplex, simplex_cosine, simplex_distance
 from ltnb.geometry.supports import (
     HeadWeights,
@@ -48,6 +57,7 @@ from ltnb.geometry.supports import (
 __all__ = [
     "Centring",
     "HeadWeights",
+    "PairSeparability",
     "PrototypeForm",
     "Supports",
     "alignment",
@@ -58,20 +68,25 @@ __all__ = [
     "class_angles",
     "class_cosines",
     "class_distance_normalised_variance",
+    "class_margins",
     "class_means",
     "classifier_alignment",
     "classifier_separability",
     "compactness",
     "confidence_supports",
     "cosine_matrix",
+    "decision_regions",
+    "direction_shares",
     "feature_norms",
     "global_mean",
     "largest_common_radius",
     "mean_norms",
     "minority_collapse_angle",
     "nearest_centre_error",
+    "pair_separability",
     "rectified_supports",
     "regular_simplex",
+    "sample_margins",
     "separability",
     "simplex_cosine",
     "simplex_distance",

@@ -75,3 +75,19 @@ def labelled_rows(features: Tensor, labels: Tensor, num_classes: int) -> tuple[T
             f"({len(absent)} of {num_classes} classes absent)"
         )
     return features, labels, counts
+
+
+def square(name: str, matrix: Tensor) -> Tensor:
+    """`matrix` (K, K), detached; ValueError unless it is square."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"{name} must be a square matrix, got shape {tuple(matrix.shape)}")
+    return matrix.detach()
+
+
+def class_subset(name: str, indices: Tensor, num_classes: int) -> Tensor:
+    """`indices` as int64; ValueError unless they are distinct classes in 0 … K−1."""
+    indices = class_indices(name, indices)
+    values = indices.tolist()
+    if len(set(values)) < len(values) or not all(0 <= value < num_classes for value in values):
+        raise ValueError(f"{name} must hold distinct class indices in 0 … {num_classes - 1}, got {values}")
+    return indices

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ltnb.geometry.inputs import class_indices, labelled_rows, rows
+from ltnb.geometry.inputs import class_subset, labelled_rows, rows, square
 
 Centring = Literal["class", "sample", "none"]
 
@@ -168,13 +168,9 @@ def minority_collapse_angle(cosines: Tensor, tail: Tensor) -> float:
     Raises:
         ValueError: `cosines` is not square, or `tail` is not a list of distinct class indices.
     """
-    if cosines.ndim != 2 or cosines.shape[0] != cosines.shape[1]:
-        raise ValueError(f"cosines must be a square matrix, got shape {tuple(cosines.shape)}")
-    tail = class_indices("tail", tail)
-    indices = tail.tolist()
-    if len(set(indices)) < len(indices) or not all(0 <= index < len(cosines) for index in indices):
-        raise ValueError(f"tail must hold distinct class indices in 0 … {len(cosines) - 1}, got {indices}")
-    among_tail = cosines.detach().double()[tail[:, None], tail]
+    cosines = square("cosines", cosines)
+    tail = class_subset("tail", tail, len(cosines))
+    among_tail = cosines.double()[tail[:, None], tail]
     first, second = torch.triu_indices(len(tail), len(tail), offset=1, device=cosines.device)
     return float(among_tail[first, second].clamp(-1, 1).arccos().rad2deg().mean())
 

@@ -7,10 +7,12 @@ separabilities above 50 are out of reach of features after a ReLU without centri
 unless every pair counts the same, so that large classes weigh more.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from ltnb.geometry.inputs import labelled_rows, rows
+from ltnb.geometry.inputs import class_subset, labelled_rows, rows, square
 from ltnb.geometry.means import Centring, centred, class_sums, global_mean, row_norms
 
 
@@ -96,3 +98,35 @@ def classifier_separability(weight: Tensor) -> Tensor:
     weight = rows("weight", weight)
     classes = torch.arange(len(weight), device=weight.device)
     return separability(weight, classes, len(weight), centring="none")
+
+
+class PairSeparability(NamedTuple):
+    """Separability by what a pair of classes consists of; see `pair_separability`."""
+
+    head_head: float
+    head_tail: float
+    tail_tail: float
+
+
+def pair_separability(cosines: Tensor, tail: Tensor) -> PairSeparability:
+    """100 · mean over pairs j < k of (1 − C_jk)/2, for pairs of two heads, of a head and a tail, and of two tails.
+
+    What BCE3S says of a classifier's imbalance is said of such pairs: under a long tail heads lie far apart, tails
+    close together. At a regular simplex all three are 50 (1 + 1/(K−1)).
+
+    Args:
+        cosines: C (K, K), from `cosine_matrix` (classifier, prototypes) or `class_cosines` (features).
+        tail: indices of the tail classes in 0 … K−1, each once; the others are heads.
+
+    Returns:
+        Three floats in [0, 100]; NaN where there is no such pair, or one of its classes has no direction.
+
+    Raises:
+        ValueError: `cosines` is not square, or `tail` is not a list of distinct class indices.
+    """
+    cosines = square("cosines", cosines).double()
+    is_tail = torch.zeros(len(cosines), dtype=torch.bool, device=cosines.device)
+    is_tail[class_subset("tail", tail, len(cosines))] = True
+    j, k = torch.triu_indices(len(cosines), len(cosines), offset=1, device=cosines.device)
+    separabilities, tails_in_pair = 50 * (1 - cosines[j, k]), is_tail[j].long() + is_tail[k].long()
+    return PairSeparability(*(float(separabilities[tails_in_pair == number].mean()) for number in range(3)))

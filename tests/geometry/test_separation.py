@@ -6,9 +6,12 @@ import torch
 from torch.testing import assert_close
 
 from ltnb.geometry import (
+    class_cosines,
     classifier_separability,
     compactness,
+    cosine_matrix,
     global_mean,
+    pair_separability,
     regular_simplex,
     separability,
     within_class_variability,
@@ -168,3 +171,32 @@ def test_as_many_classes_as_inaturalist_most_with_one_sample():
     separate = separability(means[labels], labels, num_classes, centring="class")
     assert float(separate.mean()) == pytest.approx(50, abs=0.1)
     assert within_class_variability(means[labels], labels, num_classes, centring="class") == pytest.approx(0, abs=1e-20)
+
+
+def test_pairs_by_loops(tailed):
+    cosines = class_cosines(*tailed, centring="class")
+    pairs = {0: [], 1: [], 2: []}
+    for j, k in itertools.combinations(range(5), 2):
+        pairs[(j in (2, 4)) + (k in (2, 4))].append(50 * (1 - float(cosines[j, k])))
+    assert [len(of_kind) for of_kind in pairs.values()] == [3, 6, 1]
+    expected = [sum(of_kind) / len(of_kind) for of_kind in pairs.values()]
+    assert pair_separability(cosines, torch.tensor([4, 2])) == pytest.approx(expected)
+
+
+def test_pairs_of_a_simplex_and_of_coinciding_tails():
+    simplex = regular_simplex(6, 8)
+    tail = torch.tensor([3, 4, 5])
+    assert pair_separability(cosine_matrix(simplex), tail) == pytest.approx([60] * 3)
+    simplex[tail] = simplex[3].clone()
+    assert pair_separability(cosine_matrix(simplex), tail) == pytest.approx([60, 60, 0])
+
+
+def test_pairs_that_are_not_there():
+    cosines = cosine_matrix(regular_simplex(3, 3))
+    assert pair_separability(cosines, torch.tensor([0])) == pytest.approx([75, 75, math.nan], nan_ok=True)
+    nothing = torch.empty(0, dtype=torch.int64)
+    assert pair_separability(cosines, nothing) == pytest.approx([75, math.nan, math.nan], nan_ok=True)
+    with pytest.raises(ValueError, match=r"tail must hold distinct class indices in 0 … 2, got \[3\]"):
+        pair_separability(cosines, torch.tensor([3]))
+    with pytest.raises(ValueError, match=r"cosines must be a square matrix, got shape \(2, 3\)"):
+        pair_separability(cosines[:2], torch.tensor([0]))
