@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
+from ltnb.claims import NOT_CHECKED, Verdict
 from ltnb.notebooks import Notebook, read, to_bytes
 from ltnb.params import FILE_NAME, Params, load
 from ltnb.workspace import Workspace
@@ -29,6 +30,7 @@ NOTEBOOK = "notebook.ipynb"
 HEADLINE = "headline.png"  # the figure of a comparison that the first page shows
 MATHJAX = "tex-svg.js"  # glyphs as paths in one file: nothing else is loaded, and browsers refuse fonts from disk
 
+VERDICTS = (*get_args(Verdict), NOT_CHECKED)
 PAPERS = {
     "bcl": "Balanced contrastive learning (BCL)",
     "featrecon": "Geometry of long-tailed representation learning (FeatRecon)",
@@ -40,7 +42,7 @@ PAPERS = {
 SETTINGS: Mapping[str, Any] = {
     "project": "ltnb",
     "extensions": ["myst_nb"],
-    "myst_enable_extensions": ["dollarmath", "amsmath"],
+    "myst_enable_extensions": ["dollarmath", "amsmath", "attrs_inline"],
     "nb_execution_mode": "off",
     "nb_merge_streams": True,
     "mathjax_path": MATHJAX,
@@ -52,6 +54,7 @@ SETTINGS: Mapping[str, Any] = {
         "footer_content_items": [],
     },
     "html_css_files": ["report.css"],
+    "html_js_files": ["ledger.js"],
 }
 
 
@@ -102,26 +105,41 @@ def _training_page(place: Workspace, dataset: str, params: Params) -> str:
     )
 
 
-def _ledger_page(table: Path) -> str:
-    """The claims of each paper with their verdicts, and how many of each verdict there are."""
+def _ledger_page(table: Path, pages: Mapping[str, str]) -> str:
+    """How many claims of each paper have which verdict, then every claim with its verdict and what it rests on.
+
+    Args:
+        table: what `ltnb.claims` wrote.
+        pages: the page of a notebook, where the report has it; the keys are those of the column `where`.
+    """
     with table.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    counts = Counter(row["verdict"] for row in rows)
+    counts = Counter((row["paper"], row["verdict"]) for row in rows)
+    papers = list(dict.fromkeys(row["paper"] for row in rows))
+    verdicts = [verdict for verdict in VERDICTS if any(counts[paper, verdict] for paper in papers)]
+    numbers = {PAPERS[paper]: [counts[paper, verdict] for verdict in verdicts] for paper in papers}
+    numbers[f"all {len(rows)} claims"] = [sum(column) for column in zip(*numbers.values(), strict=True)]
+    summary = [f"| {name} | {' | '.join(map(str, row))} |" for name, row in numbers.items()]
     parts = [
+        "---\nhtml_theme.sidebar_secondary.remove: true\n---",  # its width is worth more to the table
         "# The ledger of claims",
         "What the papers state, and what the notebooks found when they checked it. An optimum and a trained model are "
-        "two claims; a claim without evidence is *not yet checked*, never *holds*.",
-        "\n".join(["| verdict | claims |", "|---|---:|", *(f"| {verdict} | {n} |" for verdict, n in counts.items())]),
+        "two claims; a claim without evidence is *not yet checked*, never *holds*. Where a kind of evidence that the "
+        "ledger asks for has not been brought, it is named as outstanding below the verdict.",
+        "\n".join([f"| | {' | '.join(verdicts)} |", "|---|" + "---:|" * len(verdicts), *summary]),
     ]
-    for paper in dict.fromkeys(row["paper"] for row in rows):
-        lines = ["```{list-table}", ":header-rows: 1", ":widths: 12 44 14 30", ":class: ledger"]
-        cells = [("", "claim", "verdict", "what was found")]
+    for paper in papers:
+        lines = ["```{list-table}", ":header-rows: 1", ":widths: 13 15 42 30", ":class: ledger"]
+        cells = [("", "verdict", "claim", "what was found, and where")]
         for row in rows:
             if row["paper"] == paper:
-                notebook = f"*{row['where']}*" + (f"; evidence: {row['evidence']}" if row["evidence"] else "")
-                outstanding = f" Outstanding: {row['outstanding']}." if row["outstanding"] else ""
+                verdict = f"[{row['verdict']}]{{.verdict .{row['verdict'].replace(' ', '-')}}}"
+                if row["outstanding"]:
+                    verdict += f" [outstanding: {row['outstanding']}]{{.outstanding}}"
+                where = f"[{row['where']}]({pages[row['where']]})" if row["where"] in pages else f"*{row['where']}*"
+                found = [row["detail"], row["evidence"] and f"({row['evidence']})", where]
                 statement = f"{row['statement']} *Given:* {row['assumptions']}"
-                cells.append((row["number"], statement, row["verdict"], f"{row['detail']} {notebook}.{outstanding}"))
+                cells.append((row["number"], verdict, statement, " ".join(filter(None, found))))
         for row_cells in cells:
             for position, cell in enumerate(row_cells):
                 lines.append(f"{'* -' if position == 0 else '  -'} {' '.join(cell.split())}")
@@ -170,10 +188,11 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else to_bytes(content))
 
-    theory = {}
+    theory, pages = {}, {"experiments/compare": f"../{next(iter(params.datasets))}/compare.ipynb"}
     for notebook in sorted((place.folder / "results" / "theory").glob("*.ipynb")):
         content = read(notebook)
         theory[page_title(content)] = f"theory/{notebook.name}"
+        pages[f"theory/{notebook.stem}"] = notebook.name
         add(f"theory/{notebook.name}", content)
     for notebook in sorted((place.folder / "results" / "free_features").glob(f"*/{NOTEBOOK}")):
         loss = notebook.parent.name
@@ -182,7 +201,7 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
     table = place.folder / "results" / "claims" / "ledger.csv"
     if table.exists():
         theory["The ledger of claims"] = "theory/ledger.md"
-        add("theory/ledger.md", _ledger_page(table))
+        add("theory/ledger.md", _ledger_page(table, pages))
     add("index.md", _index_page(params, theory))
     shutil.copyfile(place.project / FILE_NAME, sources / FILE_NAME)
     for dataset in params.datasets:
@@ -205,7 +224,8 @@ def build(place: Workspace, params: Params, report: Path) -> None:
         sources.mkdir()
         static.mkdir()
         assemble(place, params, sources)
-        for resource in (files("mathjax") / "static/mathjax/es5" / MATHJAX, files("ltnb") / "report.css"):
+        own = (files("ltnb") / name for name in ("report.css", "ledger.js"))
+        for resource in (files("mathjax") / "static/mathjax/es5" / MATHJAX, *own):
             with as_file(resource) as path:
                 shutil.copy(path, static)
         with docutils_namespace():  # what Sphinx registers with docutils is gone afterwards

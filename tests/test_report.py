@@ -68,15 +68,29 @@ def executed(method):
     return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
+LEDGER = """\
+id,paper,number,statement,assumptions,verdict,detail,evidence,outstanding,where
+a,bcl,Theorem 1,"$L\\ge0$.",Unit length.,holds,,derived,"numerical, trained",theory/01_regular_simplex
+b,bcl,Theorem 3,It is attained.,Any counts.,holds only under,equal counts,"derived, numerical",,experiments/compare
+c,pal,Lemma 1,It is so.,None.,not yet checked,,,derived,theory/06_anchored_prototypes
+"""
+
+
 def put(folder, notebook):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "notebook.ipynb").write_bytes(to_bytes(notebook))
+
+
+THEORY = to_bytes({"cells": [markdown("# The regular simplex")], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
 def make_project(folder):
     (folder / "params.yaml").write_text(PARAMS)
     place = Workspace(folder, folder)
     params = load(folder / "params.yaml")
+    for name, content in (("claims/ledger.csv", LEDGER.encode()), ("theory/01_regular_simplex.ipynb", THEORY)):
+        (folder / "results" / name).parent.mkdir(parents=True)
+        (folder / "results" / name).write_bytes(content)
     for dataset in params.datasets:
         put(place.results(dataset, "compare"), executed("all"))
         figures = place.results(dataset, "compare") / "figures"
@@ -113,7 +127,8 @@ def test_every_notebook_has_its_page_and_the_old_report_is_gone(project):
     pages = {str(path.relative_to(project / "report")) for path in pages_of(project)}
     runs = {f"digits-if100/runs/{method}-seed-{seed}.html" for method in ("ce", "bcl") for seed in (0, 1)}
     parts = {f"digits-if100/{name}.html" for name in ("compare", "ce", "bcl", "training")}
-    assert pages == {"index.html", "genindex.html", "search.html"} | parts | runs
+    theory = {"theory/01_regular_simplex.html", "theory/ledger.html"}
+    assert pages == {"index.html", "genindex.html", "search.html"} | parts | runs | theory
     assert sorted(path.name for path in project.iterdir()) == ["params.yaml", "report", "results", "runs"]
 
 
@@ -137,6 +152,37 @@ def test_a_page_shows_figure_table_math_and_the_parameters_of_its_run(project):
 def test_the_training_page_links_each_accuracy_to_its_run(project):
     text = html(project, "digits-if100/training.html")
     assert re.search(r'href="runs/bcl-seed-1\.html"><span[^>]*>62\.5 %', text)
+
+
+def cells_of(table):
+    return [re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in re.findall(r"<tr.*?>(.*?)</tr>", table, re.DOTALL)]
+
+
+def test_the_ledger_counts_verdicts_and_puts_each_second_with_what_is_outstanding(project):
+    summary, bcl, pal = re.findall(r"<table.*?</table>", html(project, "theory/ledger.html"), re.DOTALL)
+    numbers = [re.findall(r">(\d+)<", row) for row in re.findall(r"<tr.*?</tr>", summary, re.DOTALL)]
+    assert re.findall(r"<p>(h.*?|n.*?)</p>", summary) == ["holds", "holds only under", "not yet checked"]
+    assert numbers == [[], ["1", "1", "0"], ["0", "0", "1"], ["1", "1", "1"]]
+
+    _, theorem_1, theorem_3 = cells_of(bcl)
+    assert '<span class="verdict holds">holds</span>' in theorem_1[1]
+    assert '<span class="outstanding">outstanding: numerical, trained</span>' in theorem_1[1]
+    assert 'href="01_regular_simplex.html"' in theorem_1[3]
+    assert r"\(L\ge0\)" in theorem_1[2]
+    assert '<span class="verdict holds-only-under">' in theorem_3[1]
+    assert "outstanding" not in theorem_3[1]
+    assert "equal counts (derived, numerical)" in theorem_3[3]
+    assert 'href="../digits-if100/compare.html"' in theorem_3[3]
+    assert "<em>theory/06_anchored_prototypes</em>" in cells_of(pal)[1][3]  # it did not run: there is no page of it
+
+
+def test_the_ledger_has_all_its_columns_and_a_choice_of_rows(project):
+    text = html(project, "theory/ledger.html")
+    assert "ledger.js" in text
+    assert "bd-sidebar-secondary" not in text  # the page's contents, at the right, would take the table's room
+    for name in ("verdict", "outstanding", "ledger"):  # what the script looks for
+        assert f".{name}" in (project / "report/_static/ledger.js").read_text()
+        assert f'class="{name}' in text or f" {name}" in text
 
 
 class Loaded(HTMLParser):
