@@ -95,7 +95,7 @@ def uniform_cap_angles(shares: Tensor, radii: Tensor, dim: int) -> Tensor:
         ValueError: d < 2.
     """
     _check_dim(dim)
-    shares, radii = shares.detach().double(), radii.detach().double().clamp(max=math.pi)
+    shares, radii = shares.detach().double(), radii.detach().double()
     # The density is symmetric about 90°, so a cap beyond it is the sphere without the cap around the other pole.
     wide = radii > math.pi / 2
     log_area, _ = _log_area_and_depth(torch.where(wide, math.pi - radii, radii), dim)
