@@ -1,0 +1,85 @@
+"""Presets, run: what is trained, what is taken as it is, and what is written down."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ltnb import balance, presets
+from ltnb.params import ParamsError
+from ltnb.runs import Run, read
+from ltnb.workspace import Workspace
+
+PRESET = """\
+datasets:
+  digits-if100: {source: digits, imbalance: 100}
+methods:
+  ce: {system: ce}
+  pal: {system: pal}
+seeds: [0, 1]
+training: {epochs: 1, warmup_epochs: 0}
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project in whose scratch/ both rows have run, by hand."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "presets").mkdir()
+    for name in ("params.yaml", "presets/digits-pal.yaml"):
+        (folder / name).write_text(PRESET, encoding="utf-8")
+    presets.runs(Workspace(folder, folder / "scratch"), "pal", presets.load("pal", folder), ["ce", "pal"], [0])
+    return folder
+
+
+@pytest.fixture
+def place(trained: Path, tmp_path: Path) -> Workspace:
+    """A copy of it."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    return Workspace(tmp_path, tmp_path / "scratch")
+
+
+def time_of(run: Run) -> int:
+    return (run.folder / "metrics.json").stat().st_mtime_ns
+
+
+def test_a_run_that_is_there_is_not_run_again(place: Workspace) -> None:
+    preset = presets.load("pal", place.project)
+    folder = place.folder / "build" / "presets" / "pal"
+    before = time_of(read(folder / "ce" / "seed-0"))
+    first, second = presets.runs(place, "pal", preset, ["ce", "pal"], [0])
+    assert [(run.method, run.seed) for run in (first, second)] == [("ce", 0), ("pal", 0)]
+    assert time_of(first) == before
+
+    other = preset.model_copy(update={"training": preset.training.model_copy(update={"learning_rate": 0.01})})
+    (changed,) = presets.runs(place, "pal", other, ["ce"], [0])
+    assert time_of(changed) != before
+    assert changed.params["training"]["learning_rate"] == 0.01
+
+
+def test_by_hand_the_pipelines_run_is_taken(place: Workspace) -> None:
+    (place.folder / "build").rename(place.project / "build")
+    (taken,) = presets.runs(place, "pal", presets.load("pal", place.project), ["ce"], [0])
+    assert taken.folder.is_relative_to(place.project / "build")
+
+
+def test_a_row_that_is_not_there(place: Workspace) -> None:
+    with pytest.raises(ParamsError, match=r"methods\.pall is not in .*did you mean pal\?"):
+        presets.runs(place, "pal", presets.load("pal", place.project), ["pall"], [0])
+
+
+def test_records_replace_what_stands_there(place: Workspace) -> None:
+    project = place.project
+    found = presets.runs(place, "pal", presets.load("pal", project), ["ce", "pal"], [0])
+    assert presets.measured("pal", project).empty
+    presets.record(found, "pal", project)
+    presets.record(found[:1], "pal", project)
+    accuracy = pd.read_csv(project / "presets" / "results" / "digits-pal.csv")
+    assert list(accuracy) == ["method", "seed", "group", "accuracy"]
+    assert list(accuracy["method"].unique()) == ["ce", "pal"]
+    assert not accuracy.duplicated(["method", "seed", "group"]).any()
+    chosen = accuracy[(accuracy["method"] == "pal") & (accuracy["group"] == "all")]
+    assert chosen["accuracy"].item() == pytest.approx(read(found[1].folder).metrics["accuracy"], abs=1e-6)
+    measured = presets.measured("pal", project)
+    pd.testing.assert_frame_equal(measured, balance.measures(found), rtol=1e-5)
