@@ -1,8 +1,6 @@
 """The loop: budget and batches, resuming after a kill, non-finite losses, and what a run leaves behind."""
 
 import dataclasses
-import hashlib
-import io
 import json
 import math
 import subprocess
@@ -14,53 +12,19 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from bars import COUNTS, bars, settings_of
 from ruamel.yaml import YAML
 
 from ltnb import runs, training
 from ltnb.data.prepare import Dataset
-from ltnb.data.settings import DatasetSettings
 from ltnb.methods import BCL, CrossEntropy, LogitAdjustment, SupervisedContrastive
 from ltnb.methods.assembly import Method
-from ltnb.methods.stages import Schedule
-from ltnb.params import RunSettings, TrainingSettings
-
-COUNTS = [24, 9, 4, 1]
-DATASET = DatasetSettings(source="digits", imbalance=24, image_size=8)
+from ltnb.params import TrainingSettings
 
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
-    """Four classes that can be told apart: a bright row at a height of the class's own, in noise."""
-    generator = torch.Generator().manual_seed(0)
-
-    def part(counts: list[int]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        labels = torch.repeat_interleave(torch.arange(4), torch.tensor(counts))
-        images = torch.randint(0, 60, (len(labels), 1, 8, 8), generator=generator, dtype=torch.uint8)
-        images[torch.arange(len(labels)), 0, 2 * labels] += 180
-        return images, labels, torch.arange(len(labels))
-
-    return Dataset(
-        "bars",
-        DATASET,
-        ("a", "b", "c", "d"),
-        *part(COUNTS),
-        *part([5] * 4),
-        mean=torch.tensor([0.2]),
-        std=torch.tensor([0.25]),
-        fingerprint="0" * 64,
-    )
-
-
-def settings_of(method: Any = None, **changes: Any) -> RunSettings:
-    few = {"epochs": 4, "warmup_epochs": 1, "batch_size": 16, "evaluate_every": 2, "checkpoint_every": 1, "threads": 1}
-    return RunSettings(
-        dataset_name="bars",
-        dataset=DATASET,
-        method_name="m",
-        method=method or CrossEntropy(),
-        seed=changes.pop("seed", 0),
-        training=TrainingSettings(**{**few, **changes}),
-    )
+    return bars()
 
 
 def folder_content(folder: Path) -> dict[str, bytes]:
@@ -148,78 +112,6 @@ def test_the_same_settings_give_the_same_bytes_and_another_seed_others(dataset: 
     training.train(settings_of(BCL(), seed=1), dataset, tmp_path / "c")
     assert folder_content(tmp_path / "a") == folder_content(tmp_path / "b")
     assert folder_content(tmp_path / "a")["history.csv"] != folder_content(tmp_path / "c")["history.csv"]
-
-
-@pytest.mark.parametrize("killed_in_epoch", [0, 1, 3])
-def test_a_killed_run_goes_on_and_ends_the_same(
-    killed_in_epoch: int, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    settings = settings_of(BCL(), checkpoint_every=2, epochs=5)
-    training.train(settings, dataset, tmp_path / "unbroken")
-
-    def killed(epoch: int, schedule: Schedule) -> float:
-        if epoch == killed_in_epoch:
-            raise KeyboardInterrupt
-        return original(epoch, schedule)
-
-    original = training.learning_rate
-    checkpoint = tmp_path / "checkpoint.pt"
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "learning_rate", killed)
-        with pytest.raises(KeyboardInterrupt):
-            training.train(settings, dataset, tmp_path / "broken", checkpoint)
-    assert not (tmp_path / "broken").exists()
-    assert checkpoint.exists() == (killed_in_epoch >= 2)
-    capsys.readouterr()
-    training.train(settings, dataset, tmp_path / "broken", checkpoint)
-    assert ("going on after epoch 2" in capsys.readouterr().err) == (killed_in_epoch >= 2)
-    assert folder_content(tmp_path / "broken") == folder_content(tmp_path / "unbroken")
-    assert not checkpoint.exists()
-
-
-def test_a_checkpoint_of_other_settings_is_not_used(
-    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    checkpoint = tmp_path / "checkpoint.pt"
-    monkeypatch.setattr(Path, "unlink", lambda *_args, **_kwargs: None)  # keep the finished run's checkpoint
-    training.train(settings_of(), dataset, tmp_path / "other", checkpoint)
-    monkeypatch.undo()
-    assert checkpoint.exists()
-    settings = settings_of(weight_decay=0.01)
-    training.train(settings, dataset, tmp_path / "run", checkpoint)
-    assert "belongs to other settings" in capsys.readouterr().err
-    training.train(settings, dataset, tmp_path / "fresh")
-    assert folder_content(tmp_path / "run") == folder_content(tmp_path / "fresh")
-
-
-def test_a_checkpoint_is_never_unpickled(dataset: Dataset, tmp_path: Path) -> None:
-    class Trap:
-        def __reduce__(self) -> Any:
-            return (pytest.fail, ("a checkpoint was unpickled",))
-
-    content = io.BytesIO()
-    torch.save({"identity": Trap()}, content)
-    (tmp_path / "c.pt").write_bytes(hashlib.sha256(content.getvalue()).digest() + content.getvalue())
-    with pytest.raises(Exception, match=r"(?i)weights.only"):
-        training.train(settings_of(), dataset, tmp_path / "run", tmp_path / "c.pt")
-
-
-@pytest.mark.parametrize("damage", [b"", b"text", None])
-def test_a_damaged_checkpoint_is_said_to_be_and_not_used(
-    damage: bytes | None, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    checkpoint = tmp_path / "c.pt"
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_args, **_kwargs: None)  # keep the finished run's checkpoint
-        training.train(settings_of(), dataset, tmp_path / "before", checkpoint)
-    content = bytearray(checkpoint.read_bytes())
-    content[len(content) // 2] ^= 1  # a bit of a weight: nothing but the digest can tell
-    checkpoint.write_bytes(content if damage is None else damage)
-    (tmp_path / ".c.pt.left").mkdir()
-    training.train(settings_of(), dataset, tmp_path / "run", checkpoint)
-    assert f"{checkpoint} is damaged" in capsys.readouterr().err
-    assert folder_content(tmp_path / "run") == folder_content(tmp_path / "before")
-    assert not (tmp_path / ".c.pt.left").exists()
 
 
 def test_weights_that_the_last_step_ruins_are_not_a_result(dataset: Dataset, tmp_path: Path) -> None:
