@@ -12,26 +12,45 @@ from ltnb.plots.curves import (
 )
 from ltnb.plots.headline import headline
 from ltnb.plots.matrices import angle_maps, confusion_maps
+from ltnb.plots.optima import cosines_beside_optimum, loss_over_bounds
 from ltnb.plots.sphere import SphereView, aligned, sphere_and_map, sphere_view, spheres
+from ltnb.plots.supports import (
+    SupportMap,
+    angles_to_centre,
+    class_temperatures,
+    overlap_changes,
+    support_map,
+    support_maps,
+    support_radii,
+)
 from ltnb.plots.theme import class_colours, method_palette, method_style, save, set_theme, show
 
 __all__ = [
     "SphereView",
+    "SupportMap",
     "accuracy_by_group",
     "aligned",
     "angle_maps",
+    "angles_to_centre",
     "by_class_size",
     "class_colours",
+    "class_temperatures",
     "confusion_maps",
+    "cosines_beside_optimum",
     "difference_intervals",
     "headline",
+    "loss_over_bounds",
     "method_palette",
     "method_style",
+    "overlap_changes",
     "save",
     "set_theme",
     "show",
     "sphere_and_map",
     "sphere_view",
     "spheres",
+    "support_map",
+    "support_maps",
+    "support_radii",
     "training_curves",
 ]

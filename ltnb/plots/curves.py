@@ -75,7 +75,7 @@ def by_class_size(
             _line(ax, str(method), x, spread, marked=len(spread) <= 20, dashed=split == "train")
         if simplex is not None and measure in simplex:
             ax.axhline(simplex[measure], color="black", linestyle=":", linewidth=1.5, label="regular simplex")
-        _class_size_axis(ax, chosen["class_count"].to_numpy(dtype=float))
+        class_size_axis(ax, chosen["class_count"].to_numpy(dtype=float))
         ax.set_ylabel(label)
     for ax in axes.flat[len(panels) :]:
         ax.remove()
@@ -178,7 +178,7 @@ def _line(
     ax.fill_between(x, mean - deviation, mean + deviation, color=style.colour, alpha=0.2, linewidth=0)
 
 
-def _class_size_axis(ax: Axes, class_counts: NDArray[np.float64]) -> None:
+def class_size_axis(ax: Axes, class_counts: NDArray[np.float64]) -> None:
     """Logarithmic, from the largest class on the left to the smallest, as long tails are drawn."""
     ax.set_xscale("log")
     ax.invert_xaxis()

@@ -1,0 +1,134 @@
+"""FeatRecon's confidence supports on trained features: where they lie, what they hold, and what is drawn in them.
+
+While a network trains, supports are estimated on the projections of its augmented images; here on the images as they
+are, of a finished run or of a moment that the run kept. Everything is in the space of the contrast.
+"""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import torch
+from torch import Generator, Tensor
+
+from ltnb import geometry
+from ltnb.data.long_tail import class_groups
+from ltnb.methods import FeatRecon
+from ltnb.methods.synthesis import rectified_and_capped
+from ltnb.runs import Run
+
+
+def projections(run: Run, split: str, epoch: int | None = None) -> tuple[Tensor, Tensor]:
+    """Unit rows (N, p) of the training or test images, at the end or at a kept epoch, and their classes (N,)."""
+    moment = "" if epoch is None else f"_epoch_{epoch}"
+    z = torch.from_numpy(run.embeddings[f"{split}_projections{moment}"]).double()
+    return torch.nn.functional.normalize(z), torch.from_numpy(run.embeddings[f"{split}_labels"]).long()
+
+
+def kept_epochs(run: Run) -> list[int]:
+    """The epochs whose projections the run kept, in order."""
+    stem = "train_projections_epoch_"
+    return sorted(int(name.removeprefix(stem)) for name in run.embeddings if name.startswith(stem))
+
+
+def supports(
+    z: Tensor, labels: Tensor, class_counts: Sequence[int], settings: FeatRecon
+) -> dict[str, geometry.Supports]:
+    """Supports ``estimated`` from training features (Eq. 7), and those ``rectified`` and capped (Eqs. 8–10).
+
+    Args:
+        z: (N, p) unit rows of the training images.
+        labels: (N,) their classes; every class needs an image.
+        class_counts: (K,) training images of each class.
+        settings: α, q, γ, what a head is, and whether there is a cap.
+    """
+    estimated = geometry.confidence_supports(z, labels, len(class_counts), quantile=settings.support_quantile)
+    counts = torch.tensor(class_counts)
+    return {
+        "estimated": estimated,
+        "rectified": rectified_and_capped(estimated, settings, counts, heads(class_counts, settings)),
+    }
+
+
+def heads(class_counts: Sequence[int], settings: FeatRecon) -> Tensor:
+    """The classes of more than ``head_above`` training images."""
+    return (torch.tensor(class_counts) > settings.head_above).nonzero().squeeze(1)
+
+
+def angles_to_centres(z: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
+    """∠(zᵢ, μ_yᵢ) in degrees (N,), of unit rows z (N, p) and the centres (K, p) of their classes."""
+    return (z * centres[labels]).sum(dim=1).clamp(-1, 1).arccos().rad2deg()
+
+
+def radii(run: Run, settings: FeatRecon) -> pd.DataFrame:
+    """How wide the supports are, and how wide they would have to be.
+
+    Returns:
+        Columns method, seed, class, class_count, support, radius in degrees. ``estimated`` and ``rectified`` as in
+        `supports`, and ``needed``: the same share α of the class's *test* images lies within it of the estimated
+        centre.
+    """
+    counts = run.params["class_counts"]
+    made = supports(*projections(run, "train"), counts, settings)
+    angles = angles_to_centres(*projections(run, "test"), made["estimated"].centres)
+    labels = projections(run, "test")[1]
+    needed = torch.stack([angles[labels == k].quantile(settings.support_quantile) for k in range(len(counts))])
+    by_support = {**{name: of.radii.rad2deg() for name, of in made.items()}, "needed": needed}
+    return pd.DataFrame(
+        {
+            "method": run.method,
+            "seed": run.seed,
+            "class": k,
+            "class_count": count,
+            "support": name,
+            "radius": float(of[k]),
+        }
+        for name, of in by_support.items()
+        for k, count in enumerate(counts)
+    )
+
+
+def overlaps(run: Run, settings: FeatRecon) -> pd.DataFrame:
+    """How classes overlap before and after their centres are rectified, on training and on test images.
+
+    Returns:
+        Columns method, seed, centres (``estimated`` or ``rectified``, always from training images), split; ``error``,
+        the share of images nearer to another class's centre, every class counting the same; and ``tail_overlap``, how
+        deep the caps that hold the share α of the images of two tail classes reach into each other, in degrees, on
+        average over the pairs (missing with fewer than two tail classes).
+    """
+    counts = run.params["class_counts"]
+    made = supports(*projections(run, "train"), counts, settings)
+    tail = class_groups(counts).get("few", torch.empty(0, dtype=torch.int64))
+    rows = []
+    for name, of in made.items():
+        for split in ("train", "test"):
+            z, labels = projections(run, split)
+            angles = angles_to_centres(z, labels, of.centres)
+            held = [angles[labels == k].quantile(settings.support_quantile) for k in range(len(counts))]
+            pairs = geometry.cap_overlaps(of._replace(radii=torch.stack(held).deg2rad()))[tail][:, tail]
+            rows.append(
+                {
+                    "method": run.method,
+                    "seed": run.seed,
+                    "centres": name,
+                    "split": split,
+                    "error": geometry.nearest_centre_error(z, labels, of),
+                    "tail_overlap": float(pairs.nanmean()),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def synthetic(made: geometry.Supports, settings: FeatRecon, number: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Draw ``number`` features (K · number, p) inside each support by the settings' law, and their classes."""
+    labels = torch.arange(len(made.radii)).repeat_interleave(number)
+    centres, widths = made.centres[labels], made.radii[labels]
+    if settings.support_law == "uniform":
+        return geometry.uniform_in_cap(centres, widths, generator), labels
+    means, deviations = made.angle_means[labels], made.angle_stds[labels]
+    return geometry.truncated_normal_in_cap(centres, widths, means, deviations, generator), labels
+
+
+def nearest_class(z: Tensor, others: Tensor, labels: Tensor) -> Tensor:
+    """The class of the nearest of other unit rows (M, p), with classes (M,), to each row of z (N, p)."""
+    return labels[(z @ others.T).argmax(dim=1)]

@@ -1,0 +1,100 @@
+"""Supports of finished runs, against loops over classes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from synthetic_runs import CLASS_COUNTS, make_run
+
+from ltnb import geometry, runs, trained_supports
+from ltnb.methods import FeatRecon
+
+SETTINGS = FeatRecon()
+NUM_CLASSES = len(CLASS_COUNTS)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
+    return make_run(tmp_path_factory.mktemp("runs"), "featrecon", projections=True)
+
+
+def angle(a: torch.Tensor, b: torch.Tensor) -> float:
+    return math.degrees(math.acos(float((a @ b).clamp(-1, 1))))
+
+
+def quantile(angles: list[float]) -> float:
+    return float(np.quantile(angles, SETTINGS.support_quantile))
+
+
+def test_projections_are_unit_rows_of_a_moment(run: runs.Run) -> None:
+    late = run.embeddings | {
+        f"{split}_projections_epoch_{epoch}": 3 * run.embeddings[f"{split}_projections"][::-1]
+        for split in ("train", "test")
+        for epoch in (30, 5)
+    }
+    kept = runs.Run(run.folder, run.params, run.metrics, run.history, late)
+    assert (trained_supports.kept_epochs(kept), trained_supports.kept_epochs(run)) == ([5, 30], [])
+    at_end, labels = trained_supports.projections(kept, "test")
+    early, same = trained_supports.projections(kept, "test", 5)
+    np.testing.assert_allclose(early, at_end.flip(0), atol=1e-6)
+    assert torch.equal(labels, same)
+
+
+def test_rectified_supports_leave_the_heads_and_move_the_tail(run: runs.Run) -> None:
+    z, labels = trained_supports.projections(run, "train")
+    made = trained_supports.supports(z, labels, CLASS_COUNTS, SETTINGS)
+    heads = trained_supports.heads(CLASS_COUNTS, SETTINGS)
+    assert heads.tolist() == [0, 1, 2, 3]
+    cap = geometry.largest_common_radius(NUM_CLASSES)
+    np.testing.assert_allclose(made["rectified"].centres[heads], made["estimated"].centres[heads])
+    assert (made["rectified"].radii <= cap + 1e-12).all()
+    assert made["estimated"].radii[-1] == 0  # a single image
+
+
+def test_needed_radii_hold_the_test_images(run: runs.Run) -> None:
+    table = trained_supports.radii(run, SETTINGS).set_index(["support", "class"])["radius"]
+    z, labels = trained_supports.projections(run, "test")
+    train, train_labels = trained_supports.projections(run, "train")
+    for k in range(NUM_CLASSES):
+        mean = train[train_labels == k].mean(dim=0)
+        needed = quantile([angle(z[i], mean / mean.norm()) for i in range(len(z)) if labels[i] == k])
+        assert table["needed", k] == pytest.approx(needed, abs=1e-5)
+
+
+def test_overlaps_are_those_of_a_loop(run: runs.Run) -> None:
+    table = trained_supports.overlaps(run, SETTINGS).set_index(["centres", "split"])
+    made = trained_supports.supports(*trained_supports.projections(run, "train"), CLASS_COUNTS, SETTINGS)
+    tail = [k for k, count in enumerate(CLASS_COUNTS) if count < 20]
+    for centres in ("estimated", "rectified"):
+        middles = made[centres].centres
+        for split in ("train", "test"):
+            z, labels = trained_supports.projections(run, split)
+            wrong, radius = [], []
+            for k in range(NUM_CLASSES):
+                of_class = [z[i] for i in range(len(z)) if labels[i] == k]
+                nearest = [min(range(NUM_CLASSES), key=lambda j: angle(x, middles[j])) for x in of_class]
+                wrong.append(sum(j != k for j in nearest) / len(nearest))
+                radius.append(quantile([angle(x, middles[k]) for x in of_class]))
+            deep = [radius[j] + radius[k] - angle(middles[j], middles[k]) for j in tail for k in tail if j != k]
+            row = table.loc[(centres, split)]
+            assert row["error"] == pytest.approx(sum(wrong) / NUM_CLASSES)
+            assert row["tail_overlap"] == pytest.approx(sum(deep) / len(deep), abs=1e-4)
+
+
+@pytest.mark.parametrize("law", ["uniform", "truncated-normal"])
+def test_synthetic_features_lie_in_their_supports(run: runs.Run, law: str) -> None:
+    settings = FeatRecon.model_validate({"support_law": law})
+    made = trained_supports.supports(*trained_supports.projections(run, "train"), CLASS_COUNTS, settings)["rectified"]
+    z, labels = trained_supports.synthetic(made, settings, 7, torch.Generator().manual_seed(0))
+    assert torch.bincount(labels).tolist() == [7] * NUM_CLASSES
+    angles = trained_supports.angles_to_centres(z, labels, made.centres)
+    assert (angles <= made.radii[labels].rad2deg() + 1e-6).all()
+    relative = (angles / made.radii[labels].rad2deg())[made.radii[labels] > 0].mean()
+    assert (relative > 0.9) == (law == "uniform")  # in 16 dimensions most of a cap lies at its rim
+
+
+def test_the_nearest_row_names_the_class() -> None:
+    others = torch.eye(3)
+    z = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.2, 0.8]])
+    assert trained_supports.nearest_class(z, others, torch.tensor([4, 5, 6])).tolist() == [4, 6]
