@@ -14,6 +14,7 @@ import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
+from scipy.special import expit
 
 Floats = NDArray[np.float64]
 
@@ -28,9 +29,14 @@ def _check_not_negative(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a number ≥ 0, got {value!r}")
 
 
+def _check_finite(name: str, values: ArrayLike) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got {values!r}")
+
+
 def _check_noise_rate(num_classes: int, noise_rate: float) -> None:
     _check_num_classes(num_classes)
-    if not isinstance(noise_rate, Real) or not 0 <= noise_rate < 1 - 1 / num_classes:
+    if not isinstance(noise_rate, Real) or not noise_rate >= 0 or not (1 - noise_rate) * num_classes > 1:
         raise ValueError(
             f"noise_rate must lie in [0, 1 − 1/{num_classes}), where the true label is still the likeliest; "
             f"got {noise_rate!r}"
@@ -102,9 +108,11 @@ def margin_loss(
         (N,) float64.
 
     Raises:
-        ValueError: as `sample_margins`; s < 0; margins of another shape.
+        ValueError: as `sample_margins`; s < 0; margins of another shape; s or a margin not finite.
     """
     _check_not_negative("scale", scale)
+    _check_finite("scale", scale)
+    _check_finite("margins", margins)
     logits, own = _logits(features, labels, prototypes)
     alpha = np.asarray(margins, dtype=np.float64)
     if alpha.shape not in ((), (logits.shape[1],)):
@@ -180,7 +188,9 @@ def norm_under_weight_decay(num_classes: int, weight_decay: float) -> float:
         decay = math.exp(-norm * num_classes / (num_classes - 1))
         return weight_decay * norm - num_classes * decay / (1 + (num_classes - 1) * decay)
 
-    return float(brentq(slope, 0.0, 1 / weight_decay, xtol=1e-14))
+    # The second is an end as well where λ ≤ k: k e^(−kr/(k−1)) ≤ k e^(−r) = λ/e < λ r there.
+    end = min(1 / weight_decay, 1 + max(0.0, math.log(num_classes) - math.log(weight_decay)))
+    return float(brentq(slope, 0.0, end, xtol=1e-14))
 
 
 def consistency_threshold(scale: float, margin: float, other_margin: float) -> float:
@@ -189,12 +199,14 @@ def consistency_threshold(scale: float, margin: float, other_margin: float) -> f
     Of two classes with margins α and α' and free scores. Bayes' rule has 1/2, and so has L_α only where α = α'.
 
     Raises:
-        ValueError: s is not positive.
+        ValueError: s is not positive, or a number is not finite.
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be a positive finite number, got {scale!r}")
-    own, other = 1 + math.exp(-scale * margin), 1 + math.exp(-scale * other_margin)
-    return own / (own + other)
+    _check_finite("margin", margin)
+    _check_finite("other_margin", other_margin)
+    own, other = (np.logaddexp(0.0, -scale * alpha) for alpha in (margin, other_margin))
+    return float(expit(own - other))
 
 
 # Lipschitz constants of L_W(z) = Σ_i L(Wz, i) (Proposition 4.5)
@@ -305,7 +317,7 @@ def gce_lipschitz_constant(num_classes: int, radius: float, *, q: float, anchore
     """
     if not 0 < q <= 1:
         raise ValueError(f"q must lie in (0, 1], got {q!r}")
-    return _largest_gradient(num_classes, radius, lambda p: -(p**q), anchored)
+    return _largest_gradient(num_classes, radius, lambda log_p: -np.exp(q * log_p), anchored)
 
 
 def focal_lipschitz_constant(num_classes: int, radius: float, *, gamma: float, anchored: bool = True) -> float:
@@ -324,20 +336,21 @@ def focal_lipschitz_constant(num_classes: int, radius: float, *, gamma: float, a
     """
     if not 0 <= gamma < math.inf:
         raise ValueError(f"gamma must be a finite number ≥ 0, got {gamma!r}")
-    return _largest_gradient(num_classes, radius, lambda p: focal_slope(p, gamma), anchored)
+    return _largest_gradient(num_classes, radius, lambda log_p: focal_slope(np.exp(log_p), gamma), anchored)
 
 
 def focal_slope(p: Floats, gamma: float) -> Floats:
-    """p · d/dp [−(1 − p)^γ log p] = γ p (1−p)^{γ−1} log p − (1−p)^γ, for p in (0, 1]."""
+    """p · d/dp [−(1 − p)^γ log p] = γ p (1−p)^{γ−1} log p − (1−p)^γ, for p in [0, 1]; its limit −1 at p = 0."""
     rest = 1 - p
     # (1−p)^{γ−1} log p = −(1−p)^γ · (−log p)/(1−p), and the last factor tends to 1 as p → 1.
-    ratio = np.divide(-np.log(p), rest, out=np.ones_like(p), where=rest > 0)
+    surprise = -np.log(np.maximum(p, np.finfo(np.float64).tiny))
+    ratio = np.divide(surprise, rest, out=np.ones_like(p), where=rest > 0)
     slope: Floats = -(rest**gamma) * (1 + gamma * p * ratio)
     return slope
 
 
 def _largest_gradient(num_classes: int, radius: float, slope: Callable[[Floats], Floats], anchored: bool) -> float:
-    """The largest ‖Σ_j c_j w_j‖ over points with two levels, c_j = t_j − p_j Σ_i t_i, t = slope(p) = p φ'(p)."""
+    """The largest ‖Σ_j c_j w_j‖ over points with two levels, c_j = t_j − p_j Σ_i t_i, t = slope(log p) = p φ'(p)."""
     _check_num_classes(num_classes)
     _check_not_negative("radius", radius)
     if math.isinf(radius):
@@ -345,23 +358,21 @@ def _largest_gradient(num_classes: int, radius: float, slope: Callable[[Floats],
     k = num_classes
 
     def norm(gap: ArrayLike, high: int) -> Floats:
-        decay = np.exp(-np.asarray(gap, np.float64))
-        p = 1 / (high + (k - high) * decay)
-        t, t_low = slope(p), slope(p * decay)
-        c = np.abs(t - p * (high * t + (k - high) * t_low))  # Σ_j c_j = 0 gives the low ones
-        if anchored:
-            result: Floats = c * k * math.sqrt(high / ((k - 1) * (k - high)))
-            return result
-        return 2 * high * c
+        gap = np.asarray(gap, np.float64)
+        log_p = -np.log(high + (k - high) * np.exp(-gap))
+        t, t_low = slope(log_p), slope(log_p - gap)
+        c: Floats = np.abs(t - np.exp(log_p) * (high * t + (k - high) * t_low))  # Σ_j c_j = 0 gives the low ones
+        return c * (k * math.sqrt(high / ((k - 1) * (k - high))) if anchored else 2 * high)
 
     best = 0.0
     for high in range(1, k):
         widest = k * radius / math.sqrt((k - 1) * high * (k - high)) if anchored else 2 * radius
-        grid = np.linspace(0.0, widest, 201)
+        # The peak is at a gap of a few units however large the ball is, so the grid is finest there.
+        grid = np.r_[0.0, np.geomspace(min(widest, 1e-2), widest, 400)] if widest > 0 else np.zeros(1)
         values = norm(grid, high)
         peak = int(values.argmax())
         best = max(best, float(values[peak]))
-        if 0 < peak < 200:
+        if 0 < peak < len(grid) - 1:
             found = minimize_scalar(
                 lambda gap, high=high: -float(norm(gap, high)),
                 bounds=(grid[peak - 1], grid[peak + 1]),
@@ -392,6 +403,8 @@ def noise_risk_bound(num_classes: int, noise_rate: float, radius: float, lipschi
     _check_noise_rate(num_classes, noise_rate)
     _check_not_negative("radius", radius)
     _check_not_negative("lipschitz", lipschitz)
+    _check_finite("radius", radius)
+    _check_finite("lipschitz", lipschitz)
     return 2 * lipschitz * radius * noise_rate / ((1 - noise_rate) * num_classes - 1)
 
 
@@ -442,7 +455,7 @@ def scale_of_instability(num_classes: int, noise_rate: float) -> float:
     def excess(scale: float) -> float:
         others = math.exp(-num_classes * scale / (num_classes - 1))
         p = 1 / (1 + (num_classes - 1) * others)
-        return p - (1 - noise_rate) - scale * others * p
+        return noise_rate - others * p * (num_classes - 1 + scale)  # p − (1−η) would cancel for a small η
 
     end = 2 * start + 1
     while excess(end) <= 0:

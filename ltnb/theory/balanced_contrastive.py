@@ -5,6 +5,7 @@ between the head's point and each tail's, and the tails lie symmetrically around
 """
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 def _check_integer(name: str, value: int, least: int) -> None:
-    if value != int(value) or value < least:
+    if not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
@@ -71,16 +72,18 @@ def class_averaged_bound(
     attraction = (class_means * same).sum(axis=1)
     num_others = np.rint((weights * ~same).sum(axis=1))
     repulsion = (class_means * ~same).sum(axis=1) / np.maximum(num_others, 1)
-    return np.asarray(np.log1p(num_others * np.exp((repulsion - attraction) / temperature)))
+    exponent = np.log(np.maximum(num_others, 1)) + (repulsion - attraction) / temperature
+    return np.where(num_others > 0, np.logaddexp(0, exponent), 0.0)  # one class alone: nothing pushes
 
 
 def lower_bound(num_anchors: int, num_classes: int, temperature: float = 1.0) -> float:
     """N log(1 + (K − 1) exp(−K/((K − 1)τ))): Theorem 3 (τ = 1 there), summed over anchors.
 
-    The loss of samples and prototypes collapsed onto a regular simplex, for any class counts. It is the *minimum* of
-    the balanced contrastive loss with class-complement iff the class counts are equal or K = 2, and for any counts if
-    each anchor is weighted by N/(K·N_y); with three classes or more, unequal counts and the paper's sum over samples
-    the minimum lies below (shown in ``notebooks/theory/03_balanced_contrastive.ipynb``).
+    The loss of samples and prototypes collapsed onto a regular simplex, for any class counts. In at least K − 1
+    dimensions and with a sample of every class it is the *minimum* of the balanced contrastive loss with
+    class-complement iff the class counts are equal or K = 2, and for any counts if each anchor is weighted by
+    N/(K·N_y); with three classes or more, unequal counts and the paper's sum over samples the minimum lies below
+    (shown in ``notebooks/theory/03_balanced_contrastive.ipynb``).
 
     Args:
         num_anchors: N, at least 1.
@@ -273,6 +276,13 @@ def free_prototype_collapse_ratio(num_classes: int, tail_count: int, temperature
 # Gradients, and a certificate that a minimum is global
 
 
+def _unit_rows(name: str, rows: ArrayLike) -> Array:
+    rows = np.asarray(rows, dtype=np.float64)
+    if rows.ndim != 2 or not len(rows) or not np.allclose(np.linalg.norm(rows, axis=1), 1, rtol=0, atol=1e-6):
+        raise ValueError(f"{name} must hold one or more unit rows, got shape {rows.shape} or other lengths")
+    return rows
+
+
 def _keys(
     z: ArrayLike, y: ArrayLike, prototypes: ArrayLike | None
 ) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.bool_]]:
@@ -280,14 +290,14 @@ def _keys(
 
     An anchor is no key of its own: weight 0.
     """
-    anchors = np.asarray(z, dtype=np.float64)
+    anchors = _unit_rows("z", z)
     classes = np.asarray(y)
-    if anchors.ndim != 2 or classes.shape != (len(anchors),) or not np.issubdtype(classes.dtype, np.integer):
+    if classes.shape != (len(anchors),) or not np.issubdtype(classes.dtype, np.integer):
         raise ValueError(f"y must hold one integer for each row of z, got shapes {classes.shape} and {anchors.shape}")
     keys, key_classes = anchors, classes
     if prototypes is not None:
-        centres = np.asarray(prototypes, dtype=np.float64)
-        if centres.ndim != 2 or centres.shape[1] != anchors.shape[1]:
+        centres = _unit_rows("prototypes", prototypes)
+        if centres.shape[1] != anchors.shape[1]:
             raise ValueError(f"prototypes must have rows of length {anchors.shape[1]}, got shape {centres.shape}")
         if classes.min() < 0 or classes.max() >= len(centres):
             raise ValueError(f"y must lie in 0 … {len(centres) - 1}, the rows of prototypes")
@@ -330,6 +340,7 @@ def pair_coefficients(
     """
     _check_positive("temperature", temperature)
     similarities, _, weights, same = _keys(z, y, prototypes)
+    similarities = np.where(weights > 0, similarities, -np.inf)  # an anchor's similarity to itself would be the largest
     scaled = np.exp((similarities - similarities.max(axis=1, keepdims=True)) / temperature)
     terms = (weights if averaging else (weights > 0)) * scaled
     return np.asarray(terms / terms.sum(axis=1, keepdims=True) - weights * same)
@@ -365,7 +376,7 @@ def optimality_gap(
     coefficients = pair_coefficients(z, y, prototypes, temperature=temperature)
     num_anchors, num_keys = coefficients.shape
     weights = np.ones(num_anchors) if anchor_weights is None else np.asarray(anchor_weights, dtype=np.float64)
-    if weights.shape != (num_anchors,) or (weights < 0).any():
+    if weights.shape != (num_anchors,) or not (weights >= 0).all():
         raise ValueError(f"anchor_weights must be {num_anchors} numbers of at least 0, got shape {weights.shape}")
     vectors = np.vstack([np.asarray(z, dtype=np.float64), np.asarray(prototypes, dtype=np.float64)])
     gradient = np.zeros((num_keys, num_keys))

@@ -9,7 +9,8 @@ derived, for their constraint and for vectors on the unit sphere, where contrast
 biases; the constraints are convex in it too. So the average of a minimiser over all permutations of a class's samples
 and of the tail classes is one as well: each class is one point and the tails are alike. In such a configuration
 w_t = (mean of tails) + (deviation), the deviations of K − 1 tails at best a regular simplex. Each loss falls as heads
-align with heads, tails' means turn away from the head and deviations align: with e the head's axis and u_t a regular
+align with heads, tails' means turn away from the head (in binary cross-entropy after the tails' bias has taken up what
+that adds to the logits among tails) and deviations align: with e the head's axis and u_t a regular
 simplex orthogonal to it,
 
     w₁ = e,  w_t = −cos α e + sin α u_t,      h₁ = e,  h_t = −cos β e + sin β u_t.
@@ -20,7 +21,9 @@ order in the angles is to lower it to first order in the Gram matrix, and what c
 """
 
 import math
+import sys
 from collections.abc import Callable
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +32,8 @@ from scipy.optimize import brentq, minimize
 
 Array = NDArray[np.float64]
 
-LEAST_TEMPERATURE = 0.01  # where R already has up to 174 digits
+LEAST_TEMPERATURE = 0.01  # where R already has a hundred digits and more
+LARGEST_RATIO = 1e6  # for optima: the tails' part of the loss must not be lost in rounding
 
 
 class OneHeadOptimum(NamedTuple):
@@ -99,7 +103,7 @@ def binary_cross_entropy_collapse_ratio(num_classes: int, temperature: float = 1
 def layer_peeled_collapse_ratio(num_classes: int, temperature: float = 1.0) -> float:
     """R from which on the tails of the layer-peeled model coincide: no bias, lengths bounded on average.
 
-    Arguments and errors of `cross_entropy_collapse_ratio`.
+    Arguments and errors of `cross_entropy_collapse_ratio`; infinite where it is too large for a float.
 
     The constraint is that of Fang et al., (1/K) Σₖ‖wₖ‖² ≤ 1 and (1/K) Σₖ‖hₖ‖² ≤ 1/τ² (hₖ all of class k). The products
     Z = W H reach exactly the matrices of nuclear norm ≤ K/τ, so the problem is convex in Z, and a Z of rank one is its
@@ -117,8 +121,10 @@ def layer_peeled_collapse_ratio(num_classes: int, temperature: float = 1.0) -> f
         return math.log(s) + float(np.logaddexp(0, math.log(tails) + scale * s / tails)) - math.log(num_classes) / 2
 
     cosine = math.sqrt(1 - _root(excess, 1e-300, 1.0) ** 2)
-    odds = math.exp(scale * cosine / math.sqrt(tails)) / tails
-    return math.sqrt(tails / num_classes) * cosine * (1 + odds)
+    exponent = scale * cosine / math.sqrt(tails)
+    if exponent > math.log(sys.float_info.max):
+        return math.inf
+    return math.sqrt(tails / num_classes) * cosine * (1 + math.exp(exponent) / tails)
 
 
 def cross_entropy_optimum(
@@ -128,7 +134,7 @@ def cross_entropy_optimum(
 
     Args:
         num_classes: K, at least 3; attained in K − 1 dimensions.
-        ratio: ρ > 0.
+        ratio: ρ in (0, 10⁶].
         temperature: τ ≥ 0.01.
         bias: whether the classifier has biases, which are free.
 
@@ -191,14 +197,20 @@ def _search(loss: Callable[[Array], float], num_biases: int, num_classes: int) -
     """The best of searches from the regular simplex, from near collapse and from collapse."""
     simplex = math.acos(1 / (num_classes - 1))
     found = [
-        minimize(loss, [angle, angle] + [0.0] * num_biases, method="BFGS", jac="3-point", options={"gtol": 1e-10})
+        minimize(
+            lambda point: math.log(loss(point)),  # a cold loss is so small that its own slope looks like none
+            [angle, angle] + [0.0] * num_biases,
+            method="BFGS",
+            jac="3-point",
+            options={"gtol": 1e-10},
+        )
         for angle in (simplex, simplex / 4, 0.0)
     ]
     best = min(found, key=lambda result: float(result.fun))
     weight, feature = (math.cos(angle) for angle in best.x[:2])
     tails = num_classes - 1
     return OneHeadOptimum(
-        float(best.fun),
+        loss(best.x),
         -weight,
         (tails * weight**2 - 1) / (tails - 1),
         -feature,
@@ -207,12 +219,12 @@ def _search(loss: Callable[[Array], float], num_biases: int, num_classes: int) -
 
 
 def _check(num_classes: int, temperature: float) -> None:
-    if num_classes < 3:
-        raise ValueError(f"num_classes must be at least 3, got {num_classes}")
+    if not isinstance(num_classes, Integral) or num_classes < 3:
+        raise ValueError(f"num_classes must be an integer of at least 3, got {num_classes!r}")
     if not LEAST_TEMPERATURE <= temperature < math.inf:
         raise ValueError(f"temperature must be a finite number of at least {LEAST_TEMPERATURE}, got {temperature}")
 
 
 def _check_ratio(ratio: float) -> None:
-    if not 0 < ratio < math.inf:
-        raise ValueError(f"ratio must be a positive finite number, got {ratio}")
+    if not 0 < ratio <= LARGEST_RATIO:
+        raise ValueError(f"ratio must be positive and at most {LARGEST_RATIO:g}, got {ratio}")

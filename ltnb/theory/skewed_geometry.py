@@ -8,6 +8,7 @@ at τ = 1; here it is at any temperature. `class_loss` and `optimality_gap` trea
 import math
 import sys
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 import sympy as sp
@@ -120,11 +121,11 @@ def collapse_ratio(num_classes: int, tail_count: float, temperature: float = 1.0
     e = math.exp(-2 / temperature)
     if e == 0:
         return math.inf
-    tails = (num_classes - 1) * tail_count
-    minus_b1 = tails * (2 - e - e**2) + 2 * e
-    b2 = 8 * e * (1 + e) * tails * (tails * e - 1)
-    # Divided step by step, so that a tiny product of E and a₂ is infinite and not an error.
-    return (minus_b1 + math.sqrt(minus_b1**2 + b2)) / (2 * (1 + e) * tail_count) / e
+    # And b₁ over a₂, b₂ over its square, so that no count is too large.
+    tails = num_classes - 1
+    minus_b1 = tails * (2 - e - e**2) + 2 * e / tail_count
+    b2 = 8 * e * (1 + e) * tails * (tails * e - 1 / tail_count)
+    return (minus_b1 + math.sqrt(minus_b1**2 + b2)) / (2 * (1 + e)) / e
 
 
 def optimal_cosines(num_classes: int, tail_count: float, ratio: float, temperature: float = 1.0) -> tuple[float, float]:
@@ -186,6 +187,9 @@ def ratio_of_optimum(cos_head_tail: float, num_classes: int, tail_count: float, 
         tail_count: a₂, at least 2.
         temperature: τ > 0.
 
+    Returns:
+        ρ, at least 1; infinite where it is too large for a float.
+
     Raises:
         ValueError: an argument outside its range.
     """
@@ -196,11 +200,14 @@ def ratio_of_optimum(cos_head_tail: float, num_classes: int, tail_count: float, 
         raise ValueError(f"cos_head_tail must lie in [-1, -1/{num_classes - 1}], got {cos_head_tail}")
     cos_tail_tail = tail_cosine(cos_head_tail, num_classes)
     u, v = math.exp((cos_head_tail - 1) / temperature), math.exp((cos_tail_tail - 1) / temperature)
-    tails = (num_classes - 1) * tail_count
-    push = 2 * tails * cos_head_tail * math.exp((cos_tail_tail - cos_head_tail) / temperature)
-    linear = tail_count - 2 + (num_classes - 2) * tail_count * v + tails * u + push
-    constant = push * (tails * u - 1)
-    return (-linear + math.sqrt(linear**2 - 4 * (1 + u) * constant)) / (2 * (1 + u) * tail_count)
+    # Divided by a₂², to be quadratic in ρ, and by e^((x₂−x₁)/τ), which is at least 1 and overflows when cold.
+    tails, cold = num_classes - 1, math.exp((cos_head_tail - cos_tail_tail) / temperature)
+    push = 2 * tails * cos_head_tail
+    quadratic = (1 + u) * cold
+    linear = (1 - 2 / tail_count + (num_classes - 2) * v + tails * u) * cold + push
+    constant = push * (tails * u - 1 / tail_count)
+    root = -linear + math.sqrt(linear**2 - 4 * quadratic * constant)
+    return root / (2 * quadratic) if quadratic > 0 else math.inf
 
 
 def class_loss(cosines: ArrayLike, class_counts: Sequence[int], temperature: float = 1.0) -> float:
@@ -262,23 +269,6 @@ def optimality_gap(cosines: ArrayLike, class_counts: Sequence[int], temperature:
     return len(gram) * max(0.0, -float(np.linalg.eigvalsh(slack)[0]))
 
 
-def largest_disjoint_radius(num_classes: int) -> float:
-    """½ arccos(−1/(K−1)) in radians: the largest common radius of K caps of a sphere with disjoint interiors.
-
-    Two caps of radius r have disjoint interiors where their centres are at least 2r apart, and of K directions two are
-    at most arccos(−1/(K−1)) apart. So the radius is attained by the centres of a regular simplex, and by no others.
-    FeatRecon (Eq. 10) cuts its confidence supports at it.
-
-    Args:
-        num_classes: K, at least 3.
-
-    Raises:
-        ValueError: K < 3.
-    """
-    _check_num_classes(num_classes)
-    return math.acos(-1 / (num_classes - 1)) / 2
-
-
 def _denominators(
     x1: float, x2: float, num_classes: int, tail_count: float, ratio: float, temperature: float
 ) -> tuple[float, float]:
@@ -299,8 +289,8 @@ def _class_weights(gram: NDArray[np.float64], counts: NDArray[np.float64], tempe
 
 
 def _check_num_classes(num_classes: int) -> None:
-    if num_classes != int(num_classes) or num_classes < 3:
-        raise ValueError(f"num_classes must be an integer of at least 3, got {num_classes}")
+    if not isinstance(num_classes, Integral) or num_classes < 3:
+        raise ValueError(f"num_classes must be an integer of at least 3, got {num_classes!r}")
 
 
 def _check_temperature(temperature: float) -> None:

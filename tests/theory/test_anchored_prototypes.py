@@ -287,6 +287,36 @@ def test_gce_and_focal_constants_are_attained(loss):
     assert gradient_norms(line, W, {"gce": gce, "focal": focal}[loss]).max() == pytest.approx(constant, rel=1e-6)
 
 
+@pytest.mark.parametrize("anchored", [True, False])
+@pytest.mark.parametrize("num_classes", [3, 20])
+def test_a_larger_ball_has_no_smaller_constant(num_classes, anchored):
+    radii = [0.1, 1.0, 30.0, 1e3, 1e4, 1e6]
+    for q in (0.05, 0.7):
+        values = [pal.gce_lipschitz_constant(num_classes, radius, q=q, anchored=anchored) for radius in radii]
+        assert (np.diff(values) >= -1e-9 * values[-1]).all()
+    values = [pal.focal_lipschitz_constant(num_classes, radius, gamma=2.0, anchored=anchored) for radius in radii]
+    assert (np.diff(values) >= -1e-9 * values[-1]).all()
+
+
+def test_known_constants_of_large_balls():
+    assert pal.gce_lipschitz_constant(3, 1e4, q=0.7) == pytest.approx(0.2223, abs=5e-5)
+    assert pal.focal_lipschitz_constant(3, 1e3, gamma=2.0) == pytest.approx(3.2289, abs=5e-5)
+
+
+def test_small_noise_rates_lose_no_digits():
+    for noise_rate in (1e-12, 1e-16, 1e-20):
+        scale = pal.scale_of_instability(3, noise_rate)
+        wrong = 2 * math.exp(-1.5 * scale)  # 1 − p, to a relative 1e-12
+        assert wrong * (1 + scale / 2) == pytest.approx(noise_rate, rel=1e-9)
+
+
+def test_extreme_margins_and_decays():
+    assert pal.consistency_threshold(1.0, -800.0, 0.0) == pytest.approx(1)
+    assert pal.consistency_threshold(1.0, 0.0, -800.0) == pytest.approx(0)
+    norm = pal.norm_under_weight_decay(3, 1e-300)
+    assert math.log(1e-300 * norm) == pytest.approx(math.log(3) - 1.5 * norm, rel=1e-12)
+
+
 def test_focal_slope_at_certainty():
     np.testing.assert_allclose(pal.focal_slope(np.array([1.0]), 0.0), [-1.0])
     np.testing.assert_allclose(pal.focal_slope(np.array([1.0]), 0.5), [0.0])
@@ -456,6 +486,9 @@ def test_expressions_agree_with_the_numbers():
         (lambda: pal.largest_tolerant_scale(10, 0.9), r"noise_rate must lie in \[0, 1 − 1/10\).* got 0.9"),
         (lambda: pal.largest_tolerant_scale(10, -0.1), "noise_rate must lie in .* got -0.1"),
         (lambda: pal.noise_risk_bound(10, 0.2, 1, -1), "lipschitz must be a number ≥ 0, got -1"),
+        (lambda: pal.noise_risk_bound(10, 0.2, math.inf, 0), "radius must be finite, got inf"),
+        (lambda: pal.noise_risk_bound(3, 2 / 3, 1, 1), r"noise_rate must lie in \[0, 1 − 1/3\)"),
+        (lambda: pal.consistency_threshold(1, math.nan, 0), "margin must be finite, got nan"),
         (lambda: pal.scale_of_instability(2, 0.2), "num_classes ≥ 3 and noise_rate > 0"),
         (lambda: pal.gce_lipschitz_constant(10, 1, q=0), r"q must lie in \(0, 1\], got 0"),
         (lambda: pal.gce_lipschitz_constant(10, math.inf, q=0.5), "radius must be finite"),
@@ -467,6 +500,8 @@ def test_expressions_agree_with_the_numbers():
         (lambda: pal.sample_margins(np.ones((2, 3)), [0, 1], np.ones((2, 4))), "must fit each other"),
         (lambda: pal.sample_margins(np.ones((2, 3)), [0, 2], np.ones((2, 3))), r"labels must be integers in \[0, 2\)"),
         (lambda: pal.margin_loss(np.ones((1, 3)), [0], np.ones((2, 3)), margins=[1, 2, 3]), "margins must be one"),
+        (lambda: pal.margin_loss(np.ones((1, 3)), [0], np.ones((2, 3)), margins=math.nan), "margins must be finite"),
+        (lambda: pal.margin_loss(np.ones((1, 3)), [0], np.ones((2, 3)), scale=math.inf), "scale must be finite"),
     ],
 )
 def test_wrong_arguments_are_named(call, message):

@@ -352,6 +352,7 @@ def test_nothing_is_lower_than_the_gap_allows():
         (lambda: theory.lower_bound(5, 4, 0.0), "temperature must be positive and finite, got 0.0"),
         (lambda: theory.lower_bound(5, 4, math.inf), "temperature must be positive"),
         (lambda: theory.collapse_ratio(2), "num_classes must be an integer of at least 3, got 2"),
+        (lambda: theory.collapse_ratio(math.inf), "num_classes must be an integer of at least 3, got inf"),
         (lambda: theory.collapse_ratio(4, -1.0), "temperature must be positive"),
         (lambda: theory.free_prototype_collapse_ratio(4, 0), "tail_count must be an integer of at least 1, got 0"),
         (lambda: theory.optimal_cosines(4, -0.1), "ratio must be finite and at least 0, got -0.1"),
@@ -371,10 +372,27 @@ def test_labels_and_prototypes_that_do_not_fit():
     with pytest.raises(ValueError, match="one integer for each row of z"):
         theory.pair_coefficients(z, y.astype(float), c)
     with pytest.raises(ValueError, match="rows of length 3"):
-        theory.pair_coefficients(z, y, c[:, :2])
+        theory.pair_coefficients(z, y, np.eye(2))
     with pytest.raises(ValueError, match=r"y must lie in 0 … 0"):
         theory.pair_coefficients(z, y, c[:1])
     with pytest.raises(ValueError, match="needs two samples"):
         theory.class_averaged_bound(z, y)
-    with pytest.raises(ValueError, match="anchor_weights must be 3 numbers"):
-        theory.optimality_gap(z, y, c, anchor_weights=[1.0, 1.0])
+    for weights in ([1.0, 1.0], [1.0, 1.0, math.nan], [1.0, 1.0, -1.0]):
+        with pytest.raises(ValueError, match="anchor_weights must be 3 numbers"):
+            theory.optimality_gap(z, y, c, anchor_weights=weights)
+    for rows in (3 * z, math.nan * z, z[:0]):
+        with pytest.raises(ValueError, match="z must hold one or more unit rows"):
+            theory.class_averaged_bound(rows, y[: len(rows)], c)
+    with pytest.raises(ValueError, match="prototypes must hold one or more unit rows"):
+        theory.optimality_gap(z, y, 2 * c)
+
+
+def test_a_very_low_temperature_neither_overflows_nor_loses_the_keys():
+    z, y, c = random_features(np.random.default_rng(8), [3, 3], 4)
+    for prototypes in (None, c):
+        coefficients = theory.pair_coefficients(z, y, prototypes, temperature=1e-4)
+        np.testing.assert_allclose(coefficients.sum(axis=1), 0, atol=1e-12)
+        assert np.abs(coefficients).max() <= 1
+        bound = theory.class_averaged_bound(z, y, prototypes, temperature=1e-4)
+        assert np.isfinite(bound).all()
+        assert (losses(z, y, prototypes, temperature=1e-4) >= bound * (1 - 1e-9)).all()

@@ -1,9 +1,11 @@
 import math
+from functools import cache
 
 import numpy as np
 import pytest
 import sympy as sp
 import torch
+from scipy.optimize import brentq, minimize
 from torch.nn.functional import cross_entropy
 
 from ltnb import geometry
@@ -38,28 +40,34 @@ def angles(optimum):
     return math.acos(-optimum.weight_head_tail), math.acos(-optimum.feature_head_tail)
 
 
-@pytest.mark.parametrize(("num_classes", "temperature"), [(3, 1.0), (4, 0.7), (6, 1.3)])
-@pytest.mark.parametrize("bias", [False, True])
-def test_the_hessian_of_cross_entropy_is_singular_at_the_ratio(num_classes, temperature, bias):
-    """By differentiating the symmetric loss with sympy, not by the second order that the docstring gives."""
-    k, s = num_classes, sp.Rational(str(temperature)) ** -1
-    a, b, shift, ratio = sp.symbols("alpha beta delta rho")
+@cache
+def second_order():
+    """∂loss/∂δ and the Hessian's determinant at collapse, as functions of K, 1/τ, δ = b₁ − b_t and ρ."""
+    k, s, a, b, shift, ratio = symbols = sp.symbols("K s alpha beta delta rho")
     along, across = sp.cos(a) * sp.cos(b), sp.sin(a) * sp.sin(b)
     own, other = along + across, along - across / (k - 2)
     of_head = sp.log(1 + (k - 1) * sp.exp(-s * (1 + sp.cos(a)) - shift))
     of_tail = sp.log(1 + (k - 2) * sp.exp(s * (other - own)) + sp.exp(s * (-sp.cos(b) - own) + shift))
     loss = ratio * of_head + (k - 1) * of_tail
     collapsed = {a: 0, b: 0}
+    free = [symbol for symbol in symbols if symbol not in collapsed]
     determinant = sp.hessian(loss, (a, b)).subs(collapsed).det()
+    return sp.lambdify(free, sp.diff(loss, shift).subs(collapsed)), sp.lambdify(free, determinant)
+
+
+@pytest.mark.parametrize(("num_classes", "temperature"), [(3, 1.0), (4, 0.7), (6, 1.3)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_hessian_of_cross_entropy_is_singular_at_the_ratio(num_classes, temperature, bias):
+    """By differentiating the symmetric loss with sympy, not by the second order that the docstring gives."""
+    slope, determinant = second_order()
     value = cross_entropy_collapse_ratio(num_classes, temperature, bias=bias)
-    stationary = sp.lambdify((shift, ratio), sp.diff(loss, shift).subs(collapsed))
-    at = 0.0
-    if bias:
-        grid = np.linspace(-5, 15, 200001)
-        at = float(grid[np.argmin(np.abs(stationary(grid, value)))])
-    size = sp.lambdify((shift, ratio), determinant)
-    assert abs(size(at, value)) < 1e-3 * abs(size(at, 2 * value))
-    assert size(at, 0.9 * value) < 0 < size(at, 1.1 * value)
+
+    def size(ratio):
+        at = brentq(lambda shift: slope(num_classes, 1 / temperature, shift, ratio), -5, 15) if bias else 0.0
+        return determinant(num_classes, 1 / temperature, at, ratio)
+
+    assert abs(size(value)) < 1e-9 * abs(size(2 * value))
+    assert size(0.9 * value) < 0 < size(1.1 * value)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -136,17 +144,14 @@ def test_the_optima_are_values_of_the_losses():
     found = binary_cross_entropy_optimum(5, 4, 0.7)
     weight, directions = family(5, *angles(found))
     labels = torch.tensor([0, 0, 0, 0, 1, 2, 3, 4])
-    biases = torch.zeros(5, dtype=torch.float64, requires_grad=True)
-    search = torch.optim.LBFGS([biases], max_iter=200, tolerance_grad=1e-12, line_search_fn="strong_wolfe")
 
-    def closure():
-        search.zero_grad()
+    def loss_and_gradient(biases):
+        biases = torch.from_numpy(biases).requires_grad_()
         loss = bce_joint(directions[labels] / 0.7, labels, weight, biases, reduction="sum")
-        loss.backward()
-        return loss
+        return loss.item(), torch.autograd.grad(loss, biases)[0].numpy()
 
-    search.step(closure)
-    assert closure().item() == pytest.approx(found.loss, rel=1e-10)
+    least = minimize(loss_and_gradient, np.zeros(5), jac=True, method="BFGS", options={"gtol": 1e-10}).fun
+    assert least == pytest.approx(found.loss, rel=1e-10)
     found = cross_entropy_optimum(5, 4, 0.7)
     weight, directions = family(5, *angles(found))
     logits = directions[labels] @ weight.T / 0.7
@@ -157,9 +162,12 @@ def test_the_optima_are_values_of_the_losses():
     ("function", "arguments", "message"),
     [
         (cross_entropy_collapse_ratio, (2,), "num_classes"),
+        (cross_entropy_collapse_ratio, (3.5,), "num_classes"),
+        (binary_cross_entropy_collapse_ratio, (math.inf,), "num_classes"),
         (binary_cross_entropy_collapse_ratio, (4, 0.0), "temperature"),
         (layer_peeled_collapse_ratio, (4, math.inf), "temperature"),
         (cross_entropy_optimum, (4, 0.0), "ratio"),
+        (cross_entropy_optimum, (4, 1e7), "ratio"),
         (binary_cross_entropy_optimum, (4, math.nan), "ratio"),
     ],
 )
@@ -174,3 +182,23 @@ def test_ratios_are_finite_down_to_the_least_temperature():
         assert all(math.isfinite(value) for value in values)
         assert values == sorted(values, reverse=True)
         assert values[-1] > 1
+
+
+def test_a_layer_peeled_ratio_too_large_for_a_float_is_infinite():
+    assert layer_peeled_collapse_ratio(100, 0.1) == layer_peeled_collapse_ratio(1000, 1.0) == math.inf
+    assert 1e199 < layer_peeled_collapse_ratio(4, 0.01) < 1e201
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_optimum_bends_when_cold_too(bias):
+    """At τ = 0.02 the loss is below every absolute tolerance of a search; tails still draw together as ρ grows."""
+    tails = [cross_entropy_optimum(4, ratio, 0.02, bias=bias).weight_tail_tail for ratio in (1, 10, 1000)]
+    assert tails[0] == pytest.approx(-1 / 3, abs=1e-6)
+    assert tails[0] < tails[1] - 1e-3 < tails[2] - 2e-3
+
+
+def test_cold_optima_at_known_values():
+    assert cross_entropy_optimum(4, 1000, 0.05).weight_tail_tail == pytest.approx(-0.078, abs=5e-4)
+    cold = binary_cross_entropy_optimum(4, 1000, 0.02)
+    assert cold.weight_tail_tail > -1 / 3
+    assert cold.feature_tail_tail > -1 / 3

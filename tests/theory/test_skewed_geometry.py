@@ -171,6 +171,13 @@ def test_ratio_of_optimum_at_its_ends(num_classes, tail_count, temperature):
     assert ends[1] == pytest.approx(1, abs=1e-7)
 
 
+def test_ratios_of_extreme_problems():
+    assert sg.ratio_of_optimum(-1, 4, 5, 0.003) == pytest.approx(sg.collapse_ratio(4, 5, 0.003), rel=1e-9)
+    assert sg.ratio_of_optimum(-1, 4, 5, 0.002) == sg.collapse_ratio(4, 5, 0.002) == math.inf
+    assert sg.collapse_ratio(4, 1e308) == pytest.approx(sg.collapse_ratio(4, 1e12), rel=1e-9)
+    assert sg.ratio_of_optimum(-0.5, 4, 1e200) == pytest.approx(sg.ratio_of_optimum(-0.5, 4, 1e12), rel=1e-9)
+
+
 def test_very_low_temperature_is_the_simplex():
     assert sg.optimal_cosines(10, 50, 1000, 1e-5) == pytest.approx([-1 / 9, -1 / 9], abs=1e-3)
 
@@ -278,12 +285,6 @@ def test_optimiser_over_all_features_meets_the_bound():
     start = np.random.default_rng(5).normal(size=3 * len(y))
     found = minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B", options={"ftol": 0, "gtol": 1e-9})
     assert found.fun == pytest.approx(sg.lower_bound(4, 2, 8), rel=1e-11)
-
-
-def test_largest_disjoint_radius():
-    degrees = [math.degrees(sg.largest_disjoint_radius(num_classes)) for num_classes in (10, 100, 1000)]
-    assert degrees == pytest.approx([48.19, 45.29, 45.03], abs=0.005)
-    assert sg.largest_disjoint_radius(3) == pytest.approx(math.pi / 3)
 
 
 # Each check of the notebook must fail when its formula is wrong. First that it holds for the right one, then for each
@@ -395,7 +396,7 @@ def test_certificate_fails_for_a_wrong_optimum(wrong):
         (lambda: sg.tail_cosine(1.5, 4), r"cos_head_tail must lie in \[-1, 1\], got 1.5"),
         (lambda: sg.ratio_of_optimum(0, 4, 50), r"cos_head_tail must lie in \[-1, -1/3\], got 0"),
         (lambda: sg.ratio_of_optimum(-0.5, 4, 1.5), "tail_count must be at least 2, got 1.5"),
-        (lambda: sg.largest_disjoint_radius(2), "num_classes must be an integer of at least 3, got 2"),
+        (lambda: sg.collapse_ratio(math.inf, 50), "num_classes must be an integer of at least 3, got inf"),
         (lambda: sg.class_loss(np.eye(3), [5, 5]), r"a row for each of the 2 class counts, got shape \(3, 3\)"),
         (lambda: sg.class_loss([[1, 0.5], [0, 1]], [5, 5]), "cosines must be a symmetric matrix"),
         (lambda: sg.class_loss(np.eye(2), [5, 1]), r"class_counts must hold .* at least 2, got \[5, 1\]"),
