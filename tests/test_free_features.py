@@ -21,7 +21,7 @@ def one_head(ratio, num_classes=4, tail_count=5):
 
 
 def least_f(num_classes, a, ratio):
-    """FeatRecon's Theorem 2 at τ = 1, as papers.md prints it, least over the tails' best arrangement."""
+    """FeatRecon's Theorem 2 at τ = 1, as the paper prints it, least over the tails' best arrangement."""
 
     def f(x1):
         x2 = ((num_classes - 1) * x1**2 - 1) / (num_classes - 2)
@@ -215,6 +215,13 @@ def test_the_gap_is_that_of_the_theory():
     vectors = (found.features.numpy(), found.labels.numpy(), found.prototypes.numpy())
     assert found.gap == pytest.approx(balanced_theory.optimality_gap(*vectors, temperature=0.8), rel=1e-8)
     assert found.gap > 0.1  # on a line three classes have no room, and more dimensions would help
+
+
+def test_the_gap_tells_where_more_dimensions_would_help():
+    """Four classes on a circle, and at the regular simplex that only three dimensions hold."""
+    flat, full = (minimise(supervised_contrastive, [3] * 4, dim, starts=1, temperature=1.0) for dim in (2, 3))
+    assert full.gap < 1e-6
+    assert flat.loss - flat.gap <= full.loss < flat.loss - 0.1
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 1.001}, {"temperature": 1.0, "head_factor": 1.001}])
