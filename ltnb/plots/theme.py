@@ -1,6 +1,5 @@
 """The look of every figure: one theme, one colour and marker a method, one colour a class."""
 
-import colorsys
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +8,11 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import seaborn as sns
 from IPython.display import Image, display
 from matplotlib.figure import Figure
 
 RGB = tuple[float, float, float]
-INK = "0.15"  # of text and axes: a grey that is nearly black
 FILE_DPI, SCREEN_DPI = 150, 100
 
 
@@ -50,7 +49,7 @@ def method_style(method: str) -> Style:
         return STYLES[method]
     checksum = zlib.crc32(method.encode())
     hue, lightness = divmod(checksum % 1080, 3)
-    colour = mpl.colors.to_hex(colorsys.hls_to_rgb(hue / 360, (0.3, 0.4, 0.5)[lightness], 0.65))
+    colour = mpl.colors.to_hex(sns.husl_palette(1, h=hue / 360, s=0.8, l=(0.45, 0.55, 0.65)[lightness])[0])
     return Style(method, colour, "o^sDvPXp"[checksum // 1080 % 8])
 
 
@@ -71,43 +70,27 @@ def class_colours(class_counts: Sequence[int]) -> list[RGB]:
 
 def set_theme() -> None:
     """Use the project's theme for every figure made from here on (changes matplotlib's rcParams)."""
-    mpl.rcParams.update(
-        {
-            "axes.axisbelow": True,
-            "axes.edgecolor": INK,
+    sns.set_theme(
+        context="notebook",
+        style="ticks",
+        palette=[style.colour for style in STYLES.values()],
+        rc={
             "axes.grid": True,
-            "axes.labelcolor": INK,
-            "axes.labelsize": 13,
-            "axes.linewidth": 1.25,
-            "axes.prop_cycle": mpl.rcsetup.cycler(color=[style.colour for style in STYLES.values()]),
             "axes.spines.right": False,
             "axes.spines.top": False,
             "axes.titlesize": 13,
+            "axes.labelsize": 13,
             "figure.dpi": SCREEN_DPI,
             "figure.titlesize": 15,
             "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters on every machine
-            "font.size": 12,
             "grid.alpha": 0.5,
-            "grid.color": "0.8",
-            "grid.linewidth": 1,
             "legend.fontsize": 11,
             "legend.frameon": False,
-            "legend.title_fontsize": 12,
             "lines.linewidth": 2.2,
             "lines.markersize": 7,
-            "lines.solid_capstyle": "round",
-            "patch.edgecolor": "white",
-            "patch.force_edgecolor": True,
-            "text.color": INK,
-            "xtick.color": INK,
             "xtick.labelsize": 12,
-            "xtick.major.size": 6,
-            "xtick.major.width": 1.25,
-            "ytick.color": INK,
             "ytick.labelsize": 12,
-            "ytick.major.size": 6,
-            "ytick.major.width": 1.25,
-        }
+        },
     )
 
 
