@@ -111,6 +111,26 @@ def difference(
     return Interval(float(row["difference"]), float(row["low"]), float(row["high"]), int(row["n"]))
 
 
+def differences(ablation: Ablation, *, baseline: str, rows: Sequence[str] | None = None) -> pd.DataFrame:
+    """Paired differences of the rows that ran, by group, as `ltnb.plots.difference_intervals` draws them.
+
+    Args:
+        ablation: as `read` gives it.
+        baseline: the row that is subtracted.
+        rows: those wanted; None: all.
+
+    Returns:
+        Columns as of `ltnb.tables.paired_differences`; no lines where no row has a seed in common with the baseline.
+    """
+    accuracy = ablation.accuracy
+    seeds = set(accuracy.loc[accuracy["method"] == baseline, "seed"])
+    paired = accuracy[accuracy["seed"].isin(seeds)]
+    paired = paired[paired["method"].isin([baseline, *(rows or ablation.rows)])]
+    if set(paired["method"]) <= {baseline}:
+        return pd.DataFrame(columns=["method", "baseline", "group", "difference", "low", "high", "n"])
+    return tables.paired_differences(paired, baseline=baseline)
+
+
 def verdict(*differences: Interval, claimed: Literal["higher", "lower"] = "higher") -> Verdict:
     """What differences say about a claim of their sign, for the ledger.
 

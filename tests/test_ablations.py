@@ -195,6 +195,16 @@ def test_what_has_not_run_is_said(project: Path) -> None:
     assert ablations.missing(ablations.read("bcl", project)) == ""
 
 
+def test_differences_are_of_the_rows_that_ran(project: Path) -> None:
+    ablation = ablations.read("bcl", project)
+    table = ablations.differences(ablation, baseline="supcon").set_index(["method", "group"])
+    assert list(table.index.unique("method")) == ["bcl-ema", "bcl"]
+    assert table.loc[("bcl", "few"), "difference"] == pytest.approx(0.04)
+    assert list(ablations.differences(ablation, baseline="supcon", rows=["bcl"])["method"].unique()) == ["bcl"]
+    (project / "presets" / "results" / "digits-bcl.csv").unlink()
+    assert ablations.differences(ablations.read("bcl", project), baseline="supcon").empty
+
+
 def test_rows_can_be_chosen(project: Path) -> None:
     table = ablations.table(ablations.read("bcl", project), baseline="supcon", rows=["bcl", "supcon"])
     assert list(table.index) == ["bcl", "supcon"]
