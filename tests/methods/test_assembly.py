@@ -1,5 +1,6 @@
 """Methods, assembled: the terms of each against the losses put together by hand."""
 
+import math
 from typing import Any
 
 import pytest
@@ -8,7 +9,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ltnb import losses
-from ltnb.methods import BCL, CrossEntropy, LogitAdjustment, MethodSettings, SupervisedContrastive
+from ltnb.methods import (
+    BCE3S,
+    BCL,
+    PAL,
+    CrossEntropy,
+    FeatRecon,
+    LogitAdjustment,
+    MethodSettings,
+    SupervisedContrastive,
+)
 from ltnb.methods.assembly import Method
 from ltnb.models.heads import CosineClassifier
 
@@ -105,6 +115,54 @@ def test_bcl_without_averaging_and_complement_is_supervised_contrastive() -> Non
     bare = method_of(BCL(complement=False, averaging="none"))
     supervised = method_of(SupervisedContrastive())
     torch.testing.assert_close(terms_of(bare, views, y), terms_of(supervised, views, y))
+
+
+@pytest.mark.parametrize("spread", ["binary", "cross-entropy", "mse"])
+def test_the_spread_term_is_of_the_classifiers_vectors_alone(spread: Any) -> None:
+    method = method_of(BCE3S(spread=spread, spread_weight=0.7, contrast_weight=0.2, classification_weight=0.5))
+    views, y = batch(1)
+    terms = terms_of(method, views, y)
+    w = F.normalize(method.classifier.weight.detach().double(), dim=1).tolist()
+    expected = 0.0
+    for k in range(4):
+        cosines = [sum(a * b for a, b in zip(w[k], w[j], strict=True)) for j in range(4)]
+        others = [cosine for j, cosine in enumerate(cosines) if j != k]
+        if spread == "binary":
+            expected += sum(math.log1p(math.exp(cosine)) for cosine in others) / 4
+        elif spread == "mse":
+            expected += sum((cosine + 1 / 3) ** 2 for cosine in others) / 4
+        else:
+            expected += (math.log(sum(math.exp(cosine) for cosine in cosines)) - 1) / 4
+    assert terms["spread"].item() == pytest.approx(expected, rel=1e-5)
+    total = 0.5 * terms["classification"] + 0.2 * terms["contrast"] + 0.7 * terms["spread"]
+    torch.testing.assert_close(terms["total"], total)
+    terms["spread"].backward()
+    assert [name for name, p in method.named_parameters() if p.grad is not None] == ["first_classifier.weight"]
+
+
+def test_all_views_classified_each_with_its_own_labels() -> None:
+    method = method_of(
+        BCE3S(views=("strong", "mixup"), classified_views="all", classification="cross-entropy", contrast="none")
+    )
+    views, y = batch(2)
+    soft = torch.softmax(torch.randn(12, 4, generator=torch.Generator().manual_seed(3)), dim=1)
+    found = method.losses(views, [y, soft], torch.Generator())["classification"]
+    first, second = (method.classifier(features) for features in features_of(method, views))
+    torch.testing.assert_close(found, (F.cross_entropy(first, y) + F.cross_entropy(second, soft)) / 2)
+
+
+def test_by_default_the_first_view_alone_is_classified() -> None:
+    method = method_of(BCL(classification="cross-entropy"))
+    views, y = batch(3)
+    found = terms_of(method, views, y)["classification"]
+    torch.testing.assert_close(found, F.cross_entropy(method.classifier(features_of(method, views)[0]), y))
+
+
+def test_classes_that_do_not_fit_are_refused_when_a_method_is_made() -> None:
+    with pytest.raises(ValueError, match="nearest_heads: 2 of 1 classes"):
+        method_of(FeatRecon())
+    with pytest.raises(ValueError, match="feature_dim: 2 cannot hold the simplex of 4 anchors"):
+        method_of(PAL(feature_dim=2))
 
 
 def test_cosine_classifier_scale() -> None:

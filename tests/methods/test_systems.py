@@ -1,0 +1,94 @@
+"""Every system's own row, its crosses with others, and methods drawn at random, all through the same loop."""
+
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import any_method
+import numpy as np
+import pytest
+from bars import COUNTS, bars, settings_of
+
+from ltnb.data.prepare import Dataset
+from ltnb.methods import BCE3S, BCL, FNPAL, PAL, CrossEntropy, FeatRecon, MethodSettings, SupervisedContrastive
+from ltnb.training import train
+
+# The small classes of the bars have no more than one head, and their runs few epochs.
+SMALL: dict[type[MethodSettings], dict[str, Any]] = {FeatRecon: {"head_above": 5, "synthesis_from": 3, "snapshots": 2}}
+
+ROWS: dict[str, MethodSettings] = {
+    **{system.model_fields["system"].default: system(**SMALL.get(system, {})) for system in any_method.SYSTEMS},
+    "BCE3S's uniform term on BCL": BCL(spread="binary"),
+    "PAL's anchors in BCL's class-complement": BCL(prototypes="anchored"),
+    "FeatRecon's features in BCL's loss": BCL(
+        synthesis="supports", head_above=5, nearest_heads=1, synthesis_from=3, snapshots=2
+    ),
+    "BCE3S's contrast beside PAL's anchors": PAL(contrast="binary"),
+    "LDAM on FNPAL": FNPAL(classification="margin", margins="ldam"),
+    "FNPN": FNPAL(classifier="cosine"),
+    "BCE3S in two stages on mixed images": BCE3S(
+        views=("strong", "mixup", "cutmix"),
+        classified_views="all",
+        negative_rate=0.4,
+        negatives="batch",
+        second_stage="rebalance",
+        second_stage_epochs=2,
+        max_norm=0.1,
+    ),
+    "squared error in every slot": BCE3S(classification="mse", contrast="mse", spread="mse"),
+    "softmax in every slot": BCE3S(classification="cross-entropy", contrast="cross-entropy", spread="cross-entropy"),
+    "views of two kinds": BCL(views=("strong", "sim", "rand")),
+    "temperatures alone": SupervisedContrastive(head_temperature=0.2),
+    "two dimensions": CrossEntropy(feature_dim=2, last_relu=False),
+}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Dataset:
+    return bars()
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_runs(row: str, dataset: Dataset, tmp_path: Path) -> None:
+    settings = ROWS[row]
+    run = train(settings_of(settings), dataset, tmp_path / "run")
+    weight = run.embeddings["classifier_weight"]
+    assert weight.shape == (len(COUNTS), settings.feature_dim or 64)
+    first = run.history[run.history["stage"] == 1]
+    assert ("contrast" in first) == (settings.contrast != "none")
+    assert ("spread" in first) == (settings.spread != "none")
+    parts = settings.classification_weight * first["classification"]
+    if settings.contrast != "none":
+        parts = parts + settings.contrast_weight * first["contrast"]
+    if settings.spread != "none":
+        parts = parts + settings.spread_weight * first["spread"]
+    np.testing.assert_allclose(first["total"], parts, rtol=1e-5)
+    # What PAL fixes stays a simplex, and is 109.47° wide for four classes.
+    if settings.classifier in ("anchored", "anchored-cosine"):
+        np.testing.assert_allclose(run.history["classifier_smallest_angle"].dropna(), 109.4712, atol=1e-2)
+        np.testing.assert_allclose(run.history["classifier_norm"].dropna(), 1, atol=1e-5)
+    if settings.prototypes == "anchored" and settings.contrast == "balanced":
+        gram = run.embeddings["prototypes"] @ run.embeddings["prototypes"].T
+        np.testing.assert_allclose(gram, 4 / 3 * np.eye(4) - 1 / 3, atol=1e-5)
+
+
+def test_synthetic_features_count_from_the_epoch_they_begin_in(dataset: Dataset, tmp_path: Path) -> None:
+    with_them = train(settings_of(ROWS["featrecon"]), dataset, tmp_path / "with")
+    without = FeatRecon(synthesis="none", snapshots=2)
+    plain = train(settings_of(without), dataset, tmp_path / "without")
+    same = (with_them.history["total"] == plain.history["total"]).tolist()
+    assert same == [True, True, False, False]
+
+
+def test_methods_drawn_at_random_train() -> None:
+    """What passes the checks of the settings fails nowhere later."""
+    source = random.Random(3)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*cannot form a regular simplex", category=UserWarning)
+        for _ in range(40):
+            settings = any_method.valid_method(source)
+            try:
+                any_method.train_a_little(settings)
+            except Exception as error:
+                raise AssertionError(settings.slots()) from error
