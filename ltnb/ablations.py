@@ -237,7 +237,8 @@ def record(
     *,
     claimed: Literal["higher", "lower"] = "higher",
     scale: float = 100,
-    unit: str = "points",
+    digits: int = 1,
+    unit: str = " points",
     remark: str = "",
 ) -> str:
     """Record the `verdict` of differences about a claim, and return it with what it rests on.
@@ -248,15 +249,16 @@ def record(
         evidence: the notebook's.
         claim: its key in ``claims.yaml``.
         differences: a label each ("FeatRecon − BCL, few") and the interval.
-        claimed, scale, unit: the sign that the claim gives all of them, and how they are written.
+        claimed: the sign that the claim gives all of them.
+        scale, digits, unit: how the numbers are written.
         remark: a sentence to end the detail with.
     """
     intervals = [interval for interval in differences.values() if interval is not None]
     if len(intervals) < len(differences):
         lacking = ", ".join(label for label, interval in differences.items() if interval is None)
-        return f"{claim}: not yet checked; {lacking} has not run"
+        return f"{claim}: not yet checked, for lack of runs with one seed of {lacking}"
     numbers = "; ".join(
-        f"{label}: {interval.text(scale=scale)} {unit} ({interval.n} seeds)"
+        f"{label}: {interval.text(scale=scale, digits=digits)}{unit} ({interval.n} seeds)"
         for (label, _), interval in zip(differences.items(), intervals, strict=True)
     )
     detail = f"{numbers}. {DATA}{' ' + remark if remark else ''}"

@@ -225,7 +225,7 @@ def test_a_row_that_has_not_run_leaves_the_claim_unchecked() -> None:
     evidence = Evidence("experiments/bcl")
     text = ablations.record(evidence, "bcl-head-and-tail", {"a": Interval(1, 1, 1, 2), "b": None})
     assert evidence.findings == []
-    assert text == "bcl-head-and-tail: not yet checked; b has not run"
+    assert text == "bcl-head-and-tail: not yet checked, for lack of runs with one seed of b"
 
 
 def test_changes_are_against_the_defaults_of_the_system() -> None:

@@ -36,17 +36,29 @@ STYLES = {
     "pal": Style("PAL", "#CC79A7", "X"),
     "fnpal": Style("FNPAL", "#882255", "p"),
     "bcl-anchored": Style("BCL × PAL", "#44AA99", "h"),
+    "bcl-class-weighted": Style("BCL, class-weighted", "#999933", "d"),
+}
+
+# Rows of the papers' presets that are drawn as lines or points: they stand apart within their paper.
+ROW_STYLES = {
+    "ce-sc": Style("CE joint", "#8C8C8C", "o"),
+    "bce-sc": Style("BCE joint", "#E69F00", "^"),
+    "bce-sc-bce-ss": Style("BCE joint + contrast", "#56B4E9", "s"),
+    "bce-sc-bce-cc": Style("BCE joint + uniform", "#009E73", "v"),
+    "fnpn": Style("FNPN", "#0072B2", "D"),
+    "ce-no-relu": Style("CE without last ReLU", "#E69F00", "^"),
 }
 
 
 def method_style(method: str) -> Style:
     """Label, colour and marker of a method key.
 
-    A key that is not in `STYLES`, such as an ablation's row of ``params.yaml``, takes its hue and marker from a
-    checksum of the key: the same in every figure, whatever other methods stand beside it.
+    A key that is neither in `STYLES` nor in `ROW_STYLES`, such as another ablation's row of ``params.yaml``, takes its
+    hue and marker from a checksum of the key: the same in every figure, whatever other methods stand beside it.
     """
-    if method in STYLES:
-        return STYLES[method]
+    known = STYLES | ROW_STYLES
+    if method in known:
+        return known[method]
     checksum = zlib.crc32(method.encode())
     hue, lightness = divmod(checksum % 1080, 3)
     colour = mpl.colors.to_hex(sns.husl_palette(1, h=hue / 360, s=0.8, l=(0.45, 0.55, 0.65)[lightness])[0])
