@@ -1,0 +1,99 @@
+"""Means against spreads, pairs of heads and tails, and a setting swept."""
+
+from collections.abc import Iterator
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.container import ErrorbarContainer
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from ltnb.plots import method_style
+from ltnb.plots.balance import mean_and_spread, pair_separabilities, swept
+
+
+@pytest.fixture(autouse=True)
+def _closes_its_figures() -> Iterator[None]:
+    mpl.use("agg")
+    yield
+    plt.close("all")
+
+
+def measures(values: dict[str, dict[str, list[float]]]) -> pd.DataFrame:
+    """By method and measure, a value a seed."""
+    return pd.DataFrame(
+        [
+            {"method": method, "seed": seed, "measure": measure, "value": value}
+            for method, of_method in values.items()
+            for measure, of_seeds in of_method.items()
+            for seed, value in enumerate(of_seeds)
+        ]
+    )
+
+
+def errorbars(ax: Axes) -> list[ErrorbarContainer]:
+    return [container for container in ax.containers if isinstance(container, ErrorbarContainer)]
+
+
+def xy(line: Line2D) -> NDArray[np.float64]:
+    return np.asarray(line.get_xydata(), dtype=float)
+
+
+def lengths(container: ErrorbarContainer) -> list[float]:
+    (bars,) = container.lines[2]
+    return [float(np.ptp(np.asarray(segment)[:, 1])) for segment in bars.get_segments()]
+
+
+def test_a_point_a_run() -> None:
+    table = measures(
+        {
+            "bce3s": {"test_compactness_mean": [80, 82], "test_compactness_spread": [5, 6]},
+            "ce": {"test_compactness_mean": [70, 75], "test_compactness_spread": [9, 8]},
+        }
+    )
+    ax = mean_and_spread(table, {"test_compactness": "compactness"}, title="t").axes[0]
+    drawn = {
+        to_hex(np.asarray(points.get_facecolor())[0]): np.asarray(points.get_offsets()) for points in ax.collections
+    }
+    np.testing.assert_array_equal(drawn[method_style("bce3s").colour.lower()], [[80, 5], [82, 6]])
+    np.testing.assert_array_equal(drawn[method_style("ce").colour.lower()], [[70, 9], [75, 8]])
+    assert ax.get_ylim()[0] == 0
+    assert ax.get_ylim()[1] > 9
+
+
+def test_pairs_with_their_spread_over_seeds() -> None:
+    table = measures(
+        {
+            method: {
+                "classifier_head_head": [60 - shift, 62 - shift],
+                "classifier_head_tail": [55.0, 55.0],
+                "classifier_tail_tail": [20.0, 24.0],
+            }
+            for method, shift in (("ce", 0), ("pal", 5))
+        }
+    )
+    ax = pair_separabilities(table, {"classifier": "classifier"}, simplex=55.6, title="t").axes[0]
+    means = [xy(container.lines[0])[:, 1].tolist() for container in errorbars(ax)]
+    assert means == [[61, 55, 22], [56, 55, 22]]
+    assert lengths(errorbars(ax)[0]) == pytest.approx([2 * np.sqrt(2), 0, 4 * np.sqrt(2)])
+    assert 55.6 in [xy(line)[0, 1] for line in ax.lines]
+
+
+def test_one_seed_has_no_spread() -> None:
+    pairs = {f"classifier_{pair}": [50.0] for pair in ("head_head", "head_tail", "tail_tail")}
+    ax = pair_separabilities(measures({"ce": pairs}), {"classifier": "c"}, simplex=55.6, title="t").axes[0]
+    assert lengths(errorbars(ax)[0]) == [0, 0, 0]
+
+
+def test_a_swept_setting_in_order_and_in_per_cent() -> None:
+    table = measures({"pal-decay-1e-4": {"share": [0.1, 0.3]}, "pal": {"share": [0.4, 0.4]}})
+    rows = {"pal": {1e-4: "pal-decay-1e-4", 1e-3: "pal", 1e-2: "not-run"}}
+    figure = swept(table, rows, {"share": "accuracy [%]"}, setting="weight decay", title="t")
+    (container,) = errorbars(figure.axes[0])
+    np.testing.assert_allclose(xy(container.lines[0]), [[1e-4, 20], [1e-3, 40], [1e-2, np.nan]])
+    assert figure.axes[0].get_xscale() == "log"
