@@ -116,7 +116,8 @@ def test_a_failure_names_its_stage_and_keeps_what_ran_beside_it(project: Path) -
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
 def test_after_a_kill_what_was_finished_does_not_run_again(project: Path, sent: signal.Signals) -> None:
-    (project / "dvc.yaml").write_text(PIPELINE.replace("both >> log;", "both >> log; mkdir once && sleep 60;"))
+    once = "mkdir once && echo both >> log && exec sleep 60; echo both"
+    (project / "dvc.yaml").write_text(PIPELINE.replace("echo both", once))
     process = start(project, "ltnb.pipeline", "--jobs", "2")
     wait_for(project, "both")
     os.killpg(process.pid, sent)  # as Ctrl-C does, and as the kernel does when memory runs out
