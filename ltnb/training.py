@@ -38,7 +38,7 @@ History = list[dict[str, float]]
 
 
 class NonFiniteLossError(ArithmeticError):
-    """A term of the loss became infinite or NaN; the message names method, term, epoch and step."""
+    """A term of the loss, or what it is of, is no longer finite; the message names method, term, epoch and step."""
 
 
 def learning_rate(epoch: int, schedule: Schedule) -> float:
@@ -200,7 +200,13 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
                 for view in method.views
             ]
             views = [normalise(view, dataset.mean, dataset.std) for view, _ in drawn]
-            losses = method.losses(views, [targets for _, targets in drawn], generators["method"])
+            try:
+                losses = method.losses(views, [targets for _, targets in drawn], generators["method"])
+            except ValueError as error:  # a projection too long for its type has no direction any more
+                raise NonFiniteLossError(
+                    f"{name}: step {len(terms) + 1} of epoch {epoch + 1}: {error} "
+                    f"(is learning_rate {stages[stage].learning_rate:g} too large?)"
+                ) from error
             state.optimizer.zero_grad()
             torch.autograd.backward(losses["total"])
             state.optimizer.step()
@@ -210,7 +216,7 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             "epoch": float(epoch + 1),
             "stage": float(stage + 1),
             "learning_rate": rate,
-            **_mean_terms(terms, settings, epoch, rate),
+            **_mean_terms(terms, settings, epoch, stages[stage]),
         }
         method.after_epoch(epoch_of_stage + 1)
         last_of_stage = epoch_of_stage + 1 == stages[stage].epochs
@@ -264,7 +270,7 @@ def _make_repeatable(training: TrainingSettings, device: torch.device) -> None:
         torch.use_deterministic_algorithms(True)
 
 
-def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: int, rate: float) -> dict[str, float]:
+def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: int, stage: Stage) -> dict[str, float]:
     """Return every term's mean over the epoch, having looked at each step: one transfer from the device."""
     names = list(terms[0])
     values = torch.stack([torch.stack([step[name].float() for name in names]) for step in terms]).cpu()
@@ -274,7 +280,7 @@ def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: in
         raise NonFiniteLossError(
             f"{settings.dataset_name} {settings.method_name} seed {settings.seed}: the term {names[term]!r} is "
             f"{values[step, term].item()} in step {step + 1} of epoch {epoch + 1}; "
-            f"expected a finite loss (is the learning rate, here {rate:g}, too large?)"
+            f"expected a finite loss (is learning_rate {stage.learning_rate:g} too large?)"
         )
     return dict(zip(names, values.double().mean(dim=0).tolist(), strict=True))
 

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from ltnb import runs, training
 from ltnb.data.prepare import Dataset
-from ltnb.methods import BCL, CrossEntropy, LogitAdjustment, SupervisedContrastive
+from ltnb.methods import BCE3S, BCL, CrossEntropy, FeatRecon, LogitAdjustment, SupervisedContrastive
 from ltnb.methods.assembly import Method
 from ltnb.params import TrainingSettings
 
@@ -144,8 +144,25 @@ def test_a_non_finite_loss_names_method_term_and_step(
 
 
 def test_a_diverging_run_stops(dataset: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(training.NonFiniteLossError, match="expected a finite loss"):
+    with pytest.raises(training.NonFiniteLossError, match=r"expected a finite loss \(is learning_rate 1e\+30"):
         training.train(settings_of(learning_rate=1e30, epochs=20), dataset, tmp_path / "run")
+
+
+@pytest.mark.parametrize("method", [BCL(), FeatRecon(head_above=5, nearest_heads=1, synthesis_from=2), BCE3S()])
+@pytest.mark.parametrize("rate", [1e6, 1e30])
+def test_projections_that_diverge_are_said_to(rate: float, method: Any, dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(training.NonFiniteLossError, match=r"bars m seed 0: .*step \d of epoch \d.*is learning_rate 1e"):
+        training.train(settings_of(method, learning_rate=rate, warmup_epochs=0), dataset, tmp_path / "run")
+
+
+def test_a_rows_own_learning_rate_is_the_one_that_is_named(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(training.NonFiniteLossError, match=r"is learning_rate 1e\+30 too large"):
+        training.train(settings_of(CrossEntropy(learning_rate=1e30), warmup_epochs=0), dataset, tmp_path / "run")
+
+
+def test_classes_that_a_method_does_not_allow_are_told_with_its_name(dataset: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"methods\.m: nearest_heads: 2 of 1 classes with more than 20"):
+        training.train(settings_of(FeatRecon()), dataset, tmp_path / "run")
 
 
 def test_cuda_that_is_not_there(dataset: Dataset, tmp_path: Path) -> None:
