@@ -74,6 +74,43 @@ def deciding_weight(run: Run) -> Tensor:
     return weight if learned_lengths else torch.nn.functional.normalize(weight, dim=1)
 
 
+def deciding_bias(run: Run) -> Tensor | None:
+    """What a linear classifier adds to w_k·x, (K,): the mean over test images of f_k(x) − w_k·x; None for others.
+
+    Embeddings keep logits and not the bias, which is the same for every image up to rounding.
+    """
+    if run.params["method"]["classifier"] != "linear":
+        return None
+    logits, features = (torch.from_numpy(run.embeddings[f"test_{name}"]).double() for name in ("logits", "features"))
+    return (logits - features @ deciding_weight(run).T).mean(dim=0)
+
+
+def margins_by_class(runs: Iterable[Run]) -> pd.DataFrame:
+    """PAL's γ_k (`ltnb.geometry.class_margins`) of every run, as `ltnb.plots.by_class_size` draws it.
+
+    Columns method, seed, split, measure (``margin``), class, class_count, value.
+    """
+    rows = []
+    for run in runs:
+        weight = torch.from_numpy(run.embeddings["classifier_weight"])
+        for split in SPLITS:
+            features, labels = (torch.from_numpy(run.embeddings[f"{split}_{name}"]) for name in ("features", "labels"))
+            margins = geometry.class_margins(features, labels, weight).tolist()
+            rows += [
+                {
+                    "method": run.method,
+                    "seed": run.seed,
+                    "split": split,
+                    "measure": "margin",
+                    "class": k,
+                    "class_count": count,
+                    "value": margin,
+                }
+                for k, (count, margin) in enumerate(zip(run.params["class_counts"], margins, strict=True))
+            ]
+    return pd.DataFrame(rows)
+
+
 def _of_features(features: Tensor, labels: Tensor, weight: Tensor, tail: Tensor) -> Iterator[tuple[str, float]]:
     num_classes = len(weight)
     means = geometry.centred_class_means(features, labels, num_classes, centring="class")

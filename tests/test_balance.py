@@ -84,6 +84,29 @@ def test_lengths_take_directions_only_where_they_decide(run: Run, classifier: st
     assert (1 - shorter) / 2 > 0.34
 
 
+def test_the_bias_comes_back_from_the_logits(run: Run) -> None:
+    weight, features = run.embeddings["classifier_weight"], run.embeddings["test_features"]
+    bias = np.linspace(-3, 3, len(weight))
+    linear = replace(
+        run,
+        params={**run.params, "method": {"classifier": "linear"}},
+        embeddings={**run.embeddings, "test_logits": features @ weight.T + bias},
+    )
+    found = balance.deciding_bias(linear)
+    assert found is not None
+    assert found.tolist() == pytest.approx(bias, abs=1e-5)
+    assert balance.deciding_bias(replace(linear, params={"method": {"classifier": "cosine"}})) is None
+
+
+def test_margins_by_class_agree_with_the_single_numbers(run: Run) -> None:
+    table = balance.margins_by_class([run])
+    assert list(table["class_count"]) == [*CLASS_COUNTS, *CLASS_COUNTS]
+    for split in ("train", "test"):
+        margins = table.loc[table["split"] == split, "value"]
+        assert margins.min() == pytest.approx(values_of(run)[f"{split}_margin_smallest"])
+        assert margins.mean() == pytest.approx(values_of(run)[f"{split}_margin_mean"])
+
+
 def test_tail_classes() -> None:
     assert balance.tail_classes(CLASS_COUNTS).tolist() == [4, 5, 6, 7, 8, 9]
     assert balance.tail_classes([30, 20]).tolist() == []

@@ -4,6 +4,7 @@ Every function takes arrays or data frames and returns a figure made for it; non
 `set_theme` alone changes matplotlib's settings: call it once, at the top of a notebook.
 """
 
+from ltnb.plots.balance import mean_and_spread, pair_separabilities, swept
 from ltnb.plots.curves import (
     accuracy_by_group,
     by_class_size,
@@ -13,6 +14,7 @@ from ltnb.plots.curves import (
 from ltnb.plots.headline import headline
 from ltnb.plots.matrices import angle_maps, confusion_maps
 from ltnb.plots.optima import cosines_beside_optimum, loss_over_bounds
+from ltnb.plots.plane import Plane, decision_planes, decision_spheres
 from ltnb.plots.sphere import SphereView, aligned, sphere_and_map, sphere_view, spheres
 from ltnb.plots.supports import (
     SupportMap,
@@ -26,6 +28,7 @@ from ltnb.plots.supports import (
 from ltnb.plots.theme import class_colours, method_palette, method_style, save, set_theme, show
 
 __all__ = [
+    "Plane",
     "SphereView",
     "SupportMap",
     "accuracy_by_group",
@@ -37,12 +40,16 @@ __all__ = [
     "class_temperatures",
     "confusion_maps",
     "cosines_beside_optimum",
+    "decision_planes",
+    "decision_spheres",
     "difference_intervals",
     "headline",
     "loss_over_bounds",
+    "mean_and_spread",
     "method_palette",
     "method_style",
     "overlap_changes",
+    "pair_separabilities",
     "save",
     "set_theme",
     "show",
@@ -52,5 +59,6 @@ __all__ = [
     "support_map",
     "support_maps",
     "support_radii",
+    "swept",
     "training_curves",
 ]
