@@ -1,13 +1,14 @@
 """FeatRecon's confidence supports on trained features: where they lie, what they hold, and what is drawn in them.
 
-While a network trains, supports are estimated on the projections of its augmented images; here on the images as they
-are, of a finished run or of a moment that the run kept. Everything is in the space of the contrast.
+While a network trains, supports are estimated on the projections of its augmented images (`used`); here on the images
+as they are, of a finished run or of a moment that the run kept. Everything is in the space of the contrast.
 """
 
 from collections.abc import Sequence
 
 import pandas as pd
 import torch
+from safetensors.torch import load_file
 from torch import Generator, Tensor
 
 from ltnb import geometry
@@ -49,6 +50,16 @@ def supports(
     }
 
 
+def used(run: Run) -> geometry.Supports | None:
+    """The supports that the run's last epoch drew from, or ``None`` where it drew from none."""
+    weights = load_file(run.folder / "model.safetensors")
+    names = [f"contrast.synthesis.{part}" for part in geometry.Supports._fields]
+    if not bool(weights.get("contrast.synthesis.estimated", torch.tensor(False))):
+        return None
+    centres, *angles = (weights[name].double() for name in names)
+    return geometry.Supports(torch.nn.functional.normalize(centres), *angles)
+
+
 def heads(class_counts: Sequence[int], settings: FeatRecon) -> Tensor:
     """The classes of more than ``head_above`` training images."""
     return (torch.tensor(class_counts) > settings.head_above).nonzero().squeeze(1)
@@ -64,8 +75,8 @@ def radii(run: Run, settings: FeatRecon) -> pd.DataFrame:
 
     Returns:
         Columns method, seed, class, class_count, support, radius in degrees. ``estimated`` and ``rectified`` as in
-        `supports`, and ``needed``: the same share α of the class's *test* images lies within it of the estimated
-        centre.
+        `supports`; ``used`` as in `used`, where there is one; and ``needed``: the same share α of the class's *test*
+        images lies within it of the estimated centre.
     """
     counts = run.params["class_counts"]
     made = supports(*projections(run, "train"), counts, settings)
@@ -73,6 +84,9 @@ def radii(run: Run, settings: FeatRecon) -> pd.DataFrame:
     labels = projections(run, "test")[1]
     needed = torch.stack([angles[labels == k].quantile(settings.support_quantile) for k in range(len(counts))])
     by_support = {**{name: of.radii.rad2deg() for name, of in made.items()}, "needed": needed}
+    in_training = used(run)
+    if in_training is not None:
+        by_support["used"] = in_training.radii.rad2deg()
     return pd.DataFrame(
         {
             "method": run.method,

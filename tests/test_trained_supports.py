@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from synthetic_runs import CLASS_COUNTS, make_run
 
 from ltnb import geometry, runs, trained_supports
@@ -60,6 +61,22 @@ def test_needed_radii_hold_the_test_images(run: runs.Run) -> None:
         mean = train[train_labels == k].mean(dim=0)
         needed = quantile([angle(z[i], mean / mean.norm()) for i in range(len(z)) if labels[i] == k])
         assert table["needed", k] == pytest.approx(needed, abs=1e-5)
+
+
+def test_supports_used_in_training_are_those_of_the_weights(run: runs.Run) -> None:
+    assert trained_supports.used(run) is None
+    parts = {"centres": torch.eye(NUM_CLASSES), **dict.fromkeys(("radii", "angle_means", "angle_stds"), torch.ones(10))}
+    for estimated in (False, True):
+        weights = {f"contrast.synthesis.{name}": value.clone() for name, value in parts.items()}
+        weights["contrast.synthesis.estimated"] = torch.tensor(estimated)
+        save_file(weights, run.folder / "model.safetensors")
+        found = trained_supports.used(run)
+        kinds = set(trained_supports.radii(run, SETTINGS)["support"])
+        assert (found is not None) == estimated == ("used" in kinds)
+    save_file({}, run.folder / "model.safetensors")
+    assert found is not None
+    assert torch.equal(found.centres, torch.eye(NUM_CLASSES, dtype=torch.float64))
+    assert torch.equal(found.radii, torch.ones(10, dtype=torch.float64))
 
 
 def test_overlaps_are_those_of_a_loop(run: runs.Run) -> None:

@@ -19,6 +19,7 @@ TAIL, HEAD, DRAWN = "#D55E00", "#0072B2", "#009E73"
 SUPPORTS = {
     "estimated": ("estimated on training images", HEAD, "o"),
     "rectified": ("rectified and capped", DRAWN, "v"),
+    "used": ("used in training, of augmented images", "#CC79A7", "X"),
     "needed": ("needed by test images", TAIL, "s"),
 }
 
@@ -99,7 +100,8 @@ def support_maps(maps: Mapping[str, SupportMap], *, title: str) -> Figure:
     for ax, (name, content) in zip(axes[0], maps.items(), strict=True):
         for angle in range(30, 181, 30):
             ax.add_patch(Circle((0, 0), angle, fill=False, edgecolor="#C8C8C8", linewidth=0.7, zorder=0))
-            ax.text(0, -angle, f"{angle}°", ha="center", va="center", fontsize=10, color="#5A5A5A", clip_on=True)
+            if angle < 0.95 * extent:
+                ax.text(0, -angle, f"{angle}°", ha="center", va="center", fontsize=10, color="#5A5A5A")
         for group, style in drawings.items():
             if group in content.points:
                 ax.scatter(*content.points[group].T, zorder=2, **style)
@@ -117,8 +119,8 @@ def support_radii(radii: pd.DataFrame, cap: float, *, title: str) -> Figure:
     """Radii of supports against class size, a panel a method: mean over seeds, band of one standard deviation.
 
     Args:
-        radii: columns method, seed, class, class_count, support (``estimated``, ``rectified``, ``needed``), radius in
-            degrees, as `ltnb.trained_supports.radii` makes them.
+        radii: columns method, seed, class, class_count, support (a key of `SUPPORTS`), radius in degrees, as
+            `ltnb.trained_supports.radii` makes them.
         cap: the largest common radius, in degrees.
         title: of the figure.
     """
@@ -128,7 +130,8 @@ def support_radii(radii: pd.DataFrame, cap: float, *, title: str) -> Figure:
     )
     for ax, method in zip(axes[0], methods, strict=True):
         of_method = radii[radii["method"] == method]
-        for name, (label, colour, marker) in SUPPORTS.items():
+        for name in [name for name in SUPPORTS if name in set(of_method["support"])]:
+            label, colour, marker = SUPPORTS[name]
             of_support = of_method[of_method["support"] == name].groupby(["class_count", "class"])["radius"]
             spread = of_support.agg(["mean", "std"]).reset_index()
             x, mean, deviation = spread["class_count"], spread["mean"], spread["std"].fillna(0)
@@ -138,8 +141,8 @@ def support_radii(radii: pd.DataFrame, cap: float, *, title: str) -> Figure:
         class_size_axis(ax, of_method["class_count"].to_numpy(dtype=float))
         ax.set_title(method_style(method).label)
     axes[0, 0].set_ylabel("radius [°]")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    handles = {label: handle for ax in axes[0] for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
     figure.suptitle(title)
     return figure
 
