@@ -284,6 +284,32 @@ def test_difference_intervals_are_drawn_where_they_lie() -> None:
     assert "Cross-entropy [percentage points]" in figure.get_supxlabel()
 
 
+@pytest.mark.parametrize("number", [1, 6, 12])
+def test_many_methods_keep_within_a_page_and_clear_of_each_other(number: int) -> None:
+    methods = [f"method-{i}" for i in range(number)]
+    accuracy = pd.concat(accuracies().query("method == 'bcl'").assign(method=method) for method in methods)
+    curve = accuracy.assign(split="test", measure="m", class_count=3, value=1.0).assign(**{"class": 0})
+    views = dict.fromkeys(methods, view())
+    balls = plots.spheres(views, NAMES, title="t")
+    assert len(balls.axes) == 2 * number
+    for figure in (
+        balls,
+        plots.headline(views, accuracy, NAMES, dict.fromkeys(methods, "note"), title="t"),
+        plots.accuracy_by_group(accuracy, title="t"),
+        plots.by_class_size(curve, {"m": "length"}, title="t"),
+    ):
+        assert figure.get_figwidth() <= 14
+        figure.draw_without_rendering()
+        whole = figure.bbox.padded(1)
+        keys = [*figure.legends, *(key for part in figure.subfigs for key in part.legends)]
+        for key in keys:
+            box = key.get_window_extent()
+            assert whole.x0 <= box.x0
+            assert box.x1 <= whole.x1
+        boxes = [ax.get_window_extent() for ax in figure.axes]
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
 def test_headline_shows_every_method_twice() -> None:
     views = {"ce": view(), "bcl": view(seed=1)}
     figure = plots.headline(views, accuracies(), NAMES, {"ce": "note A", "bcl": "note B"}, title="t")

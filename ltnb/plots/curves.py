@@ -64,7 +64,7 @@ def by_class_size(
     columns = min(len(panels), 2)
     rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(
-        rows, columns, figsize=(max(5 * columns, 7), 3.3 * rows + 1), squeeze=False, layout="constrained"
+        rows, columns, figsize=(max(5 * columns, 8), 3.3 * rows + 1), squeeze=False, layout="constrained"
     )
     of_classes = frame.dropna(subset=["class"])
     for ax, (measure, label) in zip(axes.flat, panels.items(), strict=False):
@@ -94,6 +94,7 @@ def group_bars(accuracy: pd.DataFrame, *, ax: Axes) -> None:
     groups = [group for group in GROUP_LABELS if group in set(accuracy["group"])]
     methods = list(accuracy["method"].unique())
     width = 0.8 / len(methods)
+    crowded = len(methods) > 6
     for i, method in enumerate(methods):
         style = method_style(method)
         values = 100 * accuracy[accuracy["method"] == method].set_index(["group", "seed"])["accuracy"]
@@ -110,7 +111,16 @@ def group_bars(accuracy: pd.DataFrame, *, ax: Axes) -> None:
                 error_kw={"elinewidth": 1.6, "capsize": 3},
                 label=style.label if position == 0 else None,
             )
-            ax.text(x, 2, f"{seeds.mean():.0f}", color="white", ha="center", fontsize=11, fontweight="bold")
+            ax.text(
+                x,
+                2,
+                f"{seeds.mean():.0f}",
+                color="white",
+                ha="center",
+                fontsize=10 if crowded else 11,
+                fontweight="bold",
+                rotation=90 if crowded else 0,
+            )
             spots = x + width * np.linspace(-0.2, 0.2, len(seeds))
             ax.scatter(spots, seeds, s=14, color="white", edgecolors="black", linewidths=0.8, zorder=3)
     ax.set_xticks(range(len(groups)), [GROUP_LABELS[group] for group in groups])
@@ -120,7 +130,7 @@ def group_bars(accuracy: pd.DataFrame, *, ax: Axes) -> None:
 
 def accuracy_by_group(accuracy: pd.DataFrame, *, title: str) -> Figure:
     """`group_bars` as a figure of its own."""
-    figure, ax = plt.subplots(figsize=(9, 4.8), layout="constrained")
+    figure, ax = plt.subplots(figsize=(max(9, accuracy["method"].nunique()), 4.8), layout="constrained")
     group_bars(accuracy, ax=ax)
     figure.suptitle(title)
     method_key(figure, ax)
@@ -166,6 +176,7 @@ def _line(
     ax: Axes, method: str, x: NDArray[np.float64], spread: pd.DataFrame, *, marked: bool, dashed: bool = False
 ) -> None:
     style = method_style(method)
+    others = len(ax.lines)  # the more bands lie on each other, the paler each must be
     mean, deviation = spread["mean"].to_numpy(), spread["std"].fillna(0).to_numpy()  # one seed has no spread
     ax.plot(
         x,
@@ -175,7 +186,9 @@ def _line(
         linestyle="--" if dashed else "-",
         label=style.label,
     )
-    ax.fill_between(x, mean - deviation, mean + deviation, color=style.colour, alpha=0.2, linewidth=0)
+    ax.fill_between(
+        x, mean - deviation, mean + deviation, color=style.colour, alpha=0.2 if others < 6 else 0.08, linewidth=0
+    )
 
 
 def class_size_axis(ax: Axes, class_counts: NDArray[np.float64]) -> None:
@@ -192,7 +205,7 @@ def class_size_axis(ax: Axes, class_counts: NDArray[np.float64]) -> None:
 def method_key(figure: Figure | SubFigure, ax: Axes) -> None:
     """Put the methods drawn on `ax` below a figure."""
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(handles), 5))
+    figure.legend(handles, labels, loc="outside lower center", ncols=_key_columns(figure, len(handles)))
 
 
 def _line_key(figure: Figure, splits: Sequence[str], has_simplex: bool, methods: Sequence[str]) -> None:
@@ -206,4 +219,11 @@ def _line_key(figure: Figure, splits: Sequence[str], has_simplex: bool, methods:
         handles.append(Line2D([], [], color="black", linestyle="--", label="training images"))
     if has_simplex:
         handles.append(Line2D([], [], color="black", linestyle=":", linewidth=1.5, label="regular simplex"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 5))
+    figure.legend(handles=handles, loc="outside lower center", ncols=_key_columns(figure, len(handles)))
+
+
+def _key_columns(figure: Figure | SubFigure, entries: int) -> int:
+    """As many as have two inches each, in rows of nearly the same length."""
+    fit = max(int(figure.bbox.width / figure.figure.dpi / 2), 1)
+    rows = -(-entries // fit)
+    return -(-entries // rows)

@@ -135,18 +135,31 @@ def sphere_and_map(view: SphereView, class_names: Sequence[str], *, title: str) 
 
 
 def spheres(views: Mapping[str, SphereView], class_names: Sequence[str], *, title: str) -> Figure:
-    """Every method's sphere side by side, its flat map below."""
+    """Every method's sphere side by side, at most five in a row, its flat map below."""
+    rows, columns = in_rows(len(views))
     figure, axes = plt.subplots(
-        2, len(views), figsize=(max(2.7 * len(views), 6.5), 7.1), squeeze=False, layout="constrained"
+        2 * rows,
+        columns,
+        figsize=(max(2.7 * columns, 6.5), 6.1 * rows + 1),
+        squeeze=False,
+        layout="constrained",
     )
-    for (method, view), (upper, lower) in zip(views.items(), axes.T, strict=True):
-        style = method_style(method)
+    for (method, view), (row, column) in zip(views.items(), np.ndindex(rows, columns), strict=False):
+        style, (upper, lower) = method_style(method), axes[2 * row : 2 * row + 2, column]
         sphere(view, class_names, ax=upper)
         sphere_map(view, class_names, ax=lower)
         upper.set_title(f"{style.label}\n{100 * view.kept:.0f} % of variance", color=style.colour)
+    for ax in axes[-2:, len(views) - columns * (rows - 1) :].flat:
+        ax.remove()
     figure.suptitle(title)
     class_key(figure, next(iter(views.values())).class_counts, class_names)
     return figure
+
+
+def in_rows(spheres: int) -> tuple[int, int]:
+    """Rows and columns for so many spheres: at most five side by side, as more would be too small for a page."""
+    rows = -(-spheres // 5)
+    return rows, -(-spheres // rows)
 
 
 def _unit(rows: Array) -> Array:
