@@ -258,7 +258,7 @@ def record(
         lacking = ", ".join(label for label, interval in differences.items() if interval is None)
         return f"{claim}: not yet checked, for lack of runs with one seed of {lacking}"
     numbers = "; ".join(
-        f"{label}: {interval.text(scale=scale, digits=digits)}{unit} ({interval.n} seeds)"
+        f"{label}: {interval.text(scale=scale, digits=digits)}{unit} ({interval.n} seed{'s' if interval.n > 1 else ''})"
         for (label, _), interval in zip(differences.items(), intervals, strict=True)
     )
     detail = f"{numbers}. {DATA}{' ' + remark if remark else ''}"
