@@ -239,6 +239,7 @@ def record(
     scale: float = 100,
     digits: int = 1,
     unit: str = " points",
+    in_part: bool = False,
     remark: str = "",
 ) -> str:
     """Record the `verdict` of differences about a claim, and return it with what it rests on.
@@ -251,6 +252,8 @@ def record(
         differences: a label each ("FeatRecon − BCL, few") and the interval.
         claimed: the sign that the claim gives all of them.
         scale, digits, unit: how the numbers are written.
+        in_part: where a claim of several losses or measures holds by itself for some of the differences and not for
+            all, say ``holds only under``, and for which.
         remark: a sentence to end the detail with.
     """
     intervals = [interval for interval in differences.values() if interval is not None]
@@ -263,6 +266,11 @@ def record(
     )
     detail = f"{numbers}. {DATA}{' ' + remark if remark else ''}"
     found = verdict(*intervals, claimed=claimed)
+    alone = [
+        label for label, interval in differences.items() if interval and verdict(interval, claimed=claimed) == "holds"
+    ]
+    if in_part and 0 < len(alone) < len(intervals):
+        found, detail = "holds only under", f"For {'; '.join(alone)}. All: {detail}"
     evidence.record(claim, found, kind="trained", detail=detail)
     return f"{claim}: {found}. {detail}"
 

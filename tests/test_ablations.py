@@ -221,6 +221,20 @@ def test_a_record_holds_the_verdict_and_its_numbers() -> None:
     assert text == f"bcl-head-and-tail: holds. {finding.detail}"
 
 
+def test_a_claim_may_hold_in_part() -> None:
+    evidence = Evidence("experiments/pal")
+    gains = {"alone": Interval(0.02, 0.01, 0.03, 10), "on top": Interval(-0.02, -0.03, -0.01, 10)}
+    ablations.record(evidence, "pal-long-tail-trained", gains, in_part=True)
+    ablations.record(evidence, "pal-long-tail-trained", gains, claimed="lower", in_part=True)
+    ablations.record(evidence, "pal-long-tail-trained", {"alone": gains["alone"]}, in_part=True)
+    ablations.record(evidence, "pal-long-tail-trained", {"on top": gains["on top"]}, in_part=True)
+    ablations.record(evidence, "pal-long-tail-trained", gains)
+    verdicts = ["holds only under", "holds only under", "holds", "fails", "fails"]
+    assert [finding.verdict for finding in evidence.findings] == verdicts
+    assert evidence.findings[0].detail.startswith("For alone. All: alone: +2.0 [")
+    assert evidence.findings[1].detail.startswith("For on top. All: alone: ")
+
+
 def test_a_row_that_has_not_run_leaves_the_claim_unchecked() -> None:
     evidence = Evidence("experiments/bcl")
     text = ablations.record(evidence, "bcl-head-and-tail", {"a": Interval(1, 1, 1, 2), "b": None})

@@ -1,6 +1,7 @@
 """Means against spreads, pairs of heads and tails, and a setting swept."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -13,8 +14,12 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from ltnb import presets
 from ltnb.plots import method_style
 from ltnb.plots.balance import mean_and_spread, pair_separabilities, swept
+from ltnb.plots.theme import ROW_STYLES, STYLES
+
+PROJECT = Path(__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -97,3 +102,11 @@ def test_a_swept_setting_in_order_and_in_per_cent() -> None:
     (container,) = errorbars(figure.axes[0])
     np.testing.assert_allclose(xy(container.lines[0]), [[1e-4, 20], [1e-3, 40], [1e-2, np.nan]])
     assert figure.axes[0].get_xscale() == "log"
+
+
+def test_rows_of_a_preset_have_styles_that_stand_apart() -> None:
+    """Within a paper; a row of one that is a method of `STYLES` as well keeps that style."""
+    for paper in ("bce3s", "pal"):
+        drawn = [row for row in presets.load(paper, PROJECT).methods if row in STYLES | ROW_STYLES]
+        assert len({method_style(row).colour for row in drawn}) == len(drawn)
+        assert len({method_style(row).label for row in drawn}) == len(drawn)

@@ -45,8 +45,16 @@ ROW_STYLES = {
     "bce-sc": Style("BCE joint", "#E69F00", "^"),
     "bce-sc-bce-ss": Style("BCE joint + contrast", "#56B4E9", "s"),
     "bce-sc-bce-cc": Style("BCE joint + uniform", "#009E73", "v"),
+    "ce-sc-ce-ss": Style("CE joint + CE contrast", "#0072B2", "D"),
+    "ce-sc-bce-ss": Style("CE joint + BCE contrast", "#CC79A7", "X"),
+    "ce-sc-bce-cc": Style("CE joint + BCE uniform", "#882255", "p"),
+    "ce-sc-ss-cc": Style("CE, all three", "#44AA99", "h"),
+    "mse-sc-ss-cc": Style("Squared error, all three", "#999933", "d"),
     "fnpn": Style("FNPN", "#0072B2", "D"),
     "ce-no-relu": Style("CE without last ReLU", "#E69F00", "^"),
+    "pal-logit-adjustment": Style("PAL + LA", "#44AA99", "h"),
+    "fnpal-ldam": Style("FNPAL + LDAM", "#009E73", "v"),
+    "pal-retrained": Style("PAL, retrained", "#D55E00", "P"),
 }
 
 
