@@ -38,7 +38,7 @@ STATEFUL: dict[str, MethodSettings] = {
         max_norm=0.5,
     ),
     "supports, drawn features, snapshots": FeatRecon(
-        synthesis_from=3, support_refresh=2, head_above=5, nearest_heads=1, snapshots=5, projection_dim=8
+        synthesis_from=3, support_refresh=2, head_above=5, nearest_heads=1, snapshots=4, projection_dim=8
     ),
     "repeated features": FeatRecon(synthesis="up-sampling", snapshots=0),
 }
@@ -48,7 +48,7 @@ STATEFUL: dict[str, MethodSettings] = {
 def test_a_run_killed_after_any_epoch_ends_the_same(
     kind: str, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_of(STATEFUL[kind], epochs=5)
+    settings = settings_of(STATEFUL[kind])
     checkpoint = tmp_path / "c.pt"
     kept = []
     save = training._State.save
@@ -61,22 +61,14 @@ def test_a_run_killed_after_any_epoch_ends_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(training._State, "save", save_and_keep)
         unbroken = training.train(settings, dataset, tmp_path / "unbroken", checkpoint)
-    assert len(kept) == len(unbroken.history) == 5 + (0 if settings.method.second_stage == "none" else 2)
+    assert len(kept) == len(unbroken.history) == 4 + (0 if settings.method.second_stage == "none" else 2)
     for left in kept:
         shutil.copyfile(left, checkpoint)
         training.train(settings, dataset, tmp_path / "resumed", checkpoint)
         assert folder_content(tmp_path / "resumed") == folder_content(tmp_path / "unbroken"), left
 
 
-@pytest.mark.parametrize("kind", list(STATEFUL)[:1])
-def test_saving_changes_nothing(kind: str, dataset: Dataset, tmp_path: Path) -> None:
-    settings = settings_of(STATEFUL[kind])
-    training.train(settings, dataset, tmp_path / "saved", tmp_path / "c.pt")
-    training.train(settings, dataset, tmp_path / "not-saved")
-    assert folder_content(tmp_path / "saved") == folder_content(tmp_path / "not-saved")
-
-
-@pytest.mark.parametrize("killed_in_epoch", [0, 1, 3])
+@pytest.mark.parametrize("killed_in_epoch", [0, 3])
 def test_a_killed_run_goes_on_and_ends_the_same(
     killed_in_epoch: int, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -209,6 +209,11 @@ class MethodSettings(BaseModel):
                     f"{name}: {value!r} has no effect while {slot} is {getattr(self, slot)!r}; "
                     f"expected {slot} to be {' or '.join(map(repr, values))}"
                 )
+        if "negatives" in self.model_fields_set and self.negative_rate == 1:
+            raise ValueError(
+                f"negatives: {self.negatives!r} has no effect while negative_rate is 1, which keeps them all; "
+                "expected a lower negative_rate"
+            )
         return self
 
     @model_validator(mode="after")

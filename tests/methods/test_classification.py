@@ -160,6 +160,8 @@ def test_optimised_anchors_say_what_is_lost_where_no_simplex_fits() -> None:
     with pytest.warns(UserWarning, match="4 prototypes in .* cannot form a regular simplex"):
         head = classifier(settings, 2, K)
     torch.testing.assert_close(head.weight.norm(dim=1), torch.ones(K))
+    with pytest.raises(ValueError, match="regular simplex"):
+        classifier(CrossEntropy(classifier="anchored"), 2, K)
 
 
 @pytest.mark.parametrize(("beta", "counts"), [(0.0, COUNTS), (0.9, COUNTS), (0.9999, COUNTS), (0.99, [3, 3, 3])])

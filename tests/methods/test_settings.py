@@ -81,6 +81,12 @@ def test_a_setting_without_effect_is_refused(name: str) -> None:
                 CrossEntropy(**{name: value})
 
 
+def test_which_negatives_are_drawn_has_no_effect_while_all_are_kept() -> None:
+    with pytest.raises(ValidationError, match="negatives: 'batch' has no effect while negative_rate is 1"):
+        BCE3S(negatives="batch")
+    assert BCE3S(negatives="batch", negative_rate=0.4).negatives == "batch"
+
+
 def test_zero_is_a_value_and_not_the_absence_of_one() -> None:
     with pytest.raises(ValidationError, match=r"margin: 0\.0 has no effect while classification is 'cross-entropy'"):
         CrossEntropy(margin=0.0)

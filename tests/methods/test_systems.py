@@ -86,7 +86,7 @@ def test_methods_drawn_at_random_train() -> None:
     source = random.Random(3)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*cannot form a regular simplex", category=UserWarning)
-        for _ in range(40):
+        for _ in range(20):
             settings = any_method.valid_method(source)
             try:
                 any_method.train_a_little(settings)
