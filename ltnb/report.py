@@ -21,7 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 from ltnb.claims import NOT_CHECKED, Verdict
-from ltnb.notebooks import Notebook, read, to_bytes
+from ltnb.notebooks import Cell, Notebook, read, to_bytes
 from ltnb.params import FILE_NAME, Params, load
 from ltnb.workspace import Workspace
 
@@ -45,6 +45,8 @@ SETTINGS: Mapping[str, Any] = {
     "myst_enable_extensions": ["dollarmath", "amsmath", "attrs_inline"],
     "nb_execution_mode": "off",
     "nb_merge_streams": True,
+    "nb_code_prompt_show": "code",
+    "nb_code_prompt_hide": "code",
     "mathjax_path": MATHJAX,
     "html_title": TITLE,
     "html_theme": "sphinx_book_theme",
@@ -68,12 +70,19 @@ def page_title(notebook: Notebook) -> str:
 
 
 def page(notebook: Notebook, about: str) -> Notebook:
-    """An executed notebook as a page: what it is about joins its title."""
+    """An executed notebook as a page: what it is about joins its title, and code is shown when asked for."""
     first, *others = notebook["cells"]
     lines = "".join(first["source"]).splitlines()
     if first["cell_type"] != "markdown" or not lines or not lines[0].startswith("# "):
         raise ValueError(f"the page about {about}: expected a notebook that opens with a # title, found {lines[:1]}")
-    return notebook | {"cells": [first | {"source": "\n".join([f"{lines[0]}: {about}", *lines[1:]])}, *others]}
+    titled = first | {"source": "\n".join([f"{lines[0]}: {about}", *lines[1:]])}
+    return notebook | {"cells": [titled, *map(_code_folded, others)]}
+
+
+def _code_folded(cell: Cell) -> Cell:
+    if cell["cell_type"] != "code":
+        return cell
+    return cell | {"metadata": {**cell["metadata"], "tags": [*cell["metadata"].get("tags", []), "hide-input"]}}
 
 
 def _toctree(caption: str, pages: Mapping[str, str]) -> str:

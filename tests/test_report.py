@@ -235,6 +235,6 @@ def test_a_warning_of_sphinx_is_an_error_and_the_report_stays(tmp_path, monkeypa
 
 def test_what_a_page_is_about_joins_its_title():
     titled = {"cells": [markdown(["# Geometry\n", "text"]), code("1")], "metadata": {}}
-    assert page(titled, "bcl")["cells"] == [markdown("# Geometry: bcl\ntext"), code("1")]
+    assert page(titled, "bcl")["cells"] == [markdown("# Geometry: bcl\ntext"), code("1", "hide-input")]
     with pytest.raises(ValueError, match=r"about bcl: expected .* found \['1'\]"):
         page({"cells": [code("1")], "metadata": {}}, "bcl")
