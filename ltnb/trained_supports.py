@@ -5,9 +5,12 @@ as they are, of a finished run or of a moment that the run kept. Everything is i
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Generator, Tensor
 
@@ -146,3 +149,74 @@ def synthetic(made: geometry.Supports, settings: FeatRecon, number: int, generat
 def nearest_class(z: Tensor, others: Tensor, labels: Tensor) -> Tensor:
     """The class of the nearest of other unit rows (M, p), with classes (M,), to each row of z (N, p)."""
     return labels[(z @ others.T).argmax(dim=1)]
+
+
+class Neighbourhood(NamedTuple):
+    """A tail class, its most similar head and what lies around them: the arguments of `ltnb.plots.support_map`."""
+
+    head: int
+    centre: NDArray[np.float64]  # (p,) of the tail's rectified support
+    towards: NDArray[np.float64]  # (p,) of the head's
+    points: dict[str, NDArray[np.float64]]  # (n, p) unit rows: head, tail, "tail, test" and, where drawn, synthetic
+    caps: dict[str, tuple[NDArray[np.float64], float]]  # centre and radius in degrees, of the head and the tail
+
+
+def neighbourhood(run: Run, epoch: int, tail: int, settings: FeatRecon, generator: Generator) -> Neighbourhood:
+    """What lies around a tail class at a kept epoch; 40 features are drawn once the run has synthetic ones.
+
+    Args:
+        run: one that kept projections.
+        epoch: one of `kept_epochs`.
+        tail: a class.
+        settings: of the supports, the sampling and from when on there are synthetic features.
+        generator: of the draw.
+    """
+    z, labels = projections(run, "train", epoch)
+    test_z, test_labels = projections(run, "test", epoch)
+    made = supports(z, labels, run.params["class_counts"], settings)
+    candidates = heads(run.params["class_counts"], settings)
+    head = int(candidates[(made["estimated"].centres[candidates] @ made["estimated"].centres[tail]).argmax()])
+    points = {"head": z[labels == head], "tail": z[labels == tail], "tail, test": test_z[test_labels == tail]}
+    if epoch >= settings.synthesis_from:
+        drawn, classes = synthetic(made["rectified"], settings, 40, generator)
+        points["synthetic"] = drawn[classes == tail]
+    centres, widths = made["rectified"].centres.numpy(), made["rectified"].radii.rad2deg().tolist()
+    caps = {name: (centres[k], widths[k]) for name, k in (("head", head), ("tail", tail))}
+    return Neighbourhood(
+        head, centres[tail], centres[head], {name: rows.numpy() for name, rows in points.items()}, caps
+    )
+
+
+def reach(run: Run, settings: FeatRecon, generator: Generator) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """How far synthetic features reach, and how far they would have to.
+
+    100 features are drawn in each support that the run's last epoch used, or that its training images give.
+
+    Returns:
+        Two tables. Angles: columns seed, class, features (``training images``, ``synthetic features``, ``test images``)
+        and angle in degrees to the centre of the class's support. Shares in [0, 1]: columns seed, class,
+        ``synthetic_right``, the synthetic features whose nearest test image is of their class, and ``test_inside``, the
+        test images inside the support.
+    """
+    train, test = projections(run, "train"), projections(run, "test")
+    counts = run.params["class_counts"]
+    made = used(run) or supports(*train, counts, settings)["rectified"]
+    drawn = synthetic(made, settings, 100, generator)
+    groups = {"training images": train, "synthetic features": drawn, "test images": test}
+    degrees = {name: angles_to_centres(z, labels, made.centres) for name, (z, labels) in groups.items()}
+    angles = [
+        pd.DataFrame({"seed": run.seed, "class": labels, "features": name, "angle": degrees[name]})
+        for name, (_, labels) in groups.items()
+    ]
+    right = nearest_class(drawn[0], *test) == drawn[1]
+    inside = degrees["test images"] <= made.radii[test[1]].rad2deg()
+    shares = pd.DataFrame(
+        {
+            "seed": run.seed,
+            "class": k,
+            "synthetic_right": float(right[drawn[1] == k].double().mean()),
+            "test_inside": float(inside[test[1] == k].double().mean()),
+        }
+        for k in range(len(counts))
+    )
+    return pd.concat(angles, ignore_index=True), shares

@@ -1,6 +1,7 @@
 """Supports of finished runs, against loops over classes."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def test_projections_are_unit_rows_of_a_moment(run: runs.Run) -> None:
         for split in ("train", "test")
         for epoch in (30, 5)
     }
-    kept = runs.Run(run.folder, run.params, run.metrics, run.history, late)
+    kept = replace(run, embeddings=late)
     assert (trained_supports.kept_epochs(kept), trained_supports.kept_epochs(run)) == ([5, 30], [])
     at_end, labels = trained_supports.projections(kept, "test")
     early, same = trained_supports.projections(kept, "test", 5)
@@ -115,3 +116,38 @@ def test_the_nearest_row_names_the_class() -> None:
     others = torch.eye(3)
     z = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.2, 0.8]])
     assert trained_supports.nearest_class(z, others, torch.tensor([4, 5, 6])).tolist() == [4, 6]
+
+
+def test_a_neighbourhood_is_that_of_the_nearest_head(run: runs.Run) -> None:
+    arrays = {f"{split}_projections_epoch_30": run.embeddings[f"{split}_projections"] for split in ("train", "test")}
+    kept = replace(run, embeddings=run.embeddings | arrays)
+    tail, generator = 7, torch.Generator().manual_seed(0)
+    found = trained_supports.neighbourhood(kept, 30, tail, SETTINGS, generator)
+    made = trained_supports.supports(*trained_supports.projections(run, "train"), CLASS_COUNTS, SETTINGS)
+    angles = [angle(made["estimated"].centres[head], made["estimated"].centres[tail]) for head in range(4)]
+    assert found.head == int(np.argmin(angles))
+    np.testing.assert_allclose(found.centre, made["rectified"].centres[tail])
+    assert {name: len(rows) for name, rows in found.points.items()} == {
+        "head": CLASS_COUNTS[found.head], "tail": CLASS_COUNTS[tail], "tail, test": 20, "synthetic": 40
+    }  # fmt: skip
+    late = FeatRecon.model_validate({"synthesis_from": 31})
+    assert "synthetic" not in trained_supports.neighbourhood(kept, 30, tail, late, generator).points
+
+
+def test_reach_counts_what_a_loop_counts(run: runs.Run) -> None:
+    angles, shares = trained_supports.reach(run, SETTINGS, torch.Generator().manual_seed(0))
+    made = trained_supports.supports(*trained_supports.projections(run, "train"), CLASS_COUNTS, SETTINGS)["rectified"]
+    drawn, classes = trained_supports.synthetic(made, SETTINGS, 100, torch.Generator().manual_seed(0))
+    test, labels = trained_supports.projections(run, "test")
+    assert angles.groupby("features").size().to_dict() == {
+        "training images": sum(CLASS_COUNTS), "synthetic features": 1000, "test images": 200
+    }  # fmt: skip
+    for k in (0, 7):
+        of_class = [x for x, j in zip(drawn, classes, strict=True) if j == k]
+        right = [int(labels[max(range(len(test)), key=lambda i, x=x: float(x @ test[i]))]) == k for x in of_class[:20]]
+        inside = [angle(x, made.centres[k]) <= math.degrees(made.radii[k]) for x in test[labels == k]]
+        assert shares.loc[k, "test_inside"] == pytest.approx(np.mean(inside))
+        found = trained_supports.nearest_class(torch.stack(of_class[:20]), test, labels) == k
+        assert found.tolist() == right
+        all_right = trained_supports.nearest_class(torch.stack(of_class), test, labels) == k
+        assert shares.loc[k, "synthetic_right"] == pytest.approx(float(all_right.double().mean()))
