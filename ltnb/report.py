@@ -156,8 +156,8 @@ def _ledger_page(table: Path, pages: Mapping[str, str]) -> str:
     return "\n\n".join(parts)
 
 
-def _index_page(params: Params, theory: Mapping[str, str]) -> str:
-    """What this is, a picture and the pages of each data set, the theory, and the settings behind it all."""
+def _index_page(params: Params, theory: Mapping[str, str], papers: Mapping[str, str]) -> str:
+    """What this is, the theory, a room for each paper, a picture and the pages of each data set, and the settings."""
     parts = [
         f"# {TITLE}",
         "Each page is a notebook as the pipeline executed it. *All methods* compares them, a method's own page draws "
@@ -167,6 +167,10 @@ def _index_page(params: Params, theory: Mapping[str, str]) -> str:
         parts.append("The theory notebooks derive the papers' bounds; the ledger says which of their claims hold.")
         links = " · ".join(f"[{title}]({page})" for title, page in theory.items())
         parts += [links, _toctree("Theory", theory)]
+    if papers:
+        parts.append("What each paper claims about trained networks, on the runs of this report, and its ablations.")
+        links = " · ".join(f"[{title}]({page})" for title, page in papers.items())
+        parts += [links, _toctree("The papers, trained", papers)]
     for dataset in params.datasets:
         methods = ", ".join(f"[{method}]({dataset}/{method}.ipynb)" for method in params.methods)
         parts += [
@@ -207,11 +211,19 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
         loss = notebook.parent.name
         theory[f"Free features: {loss}"] = f"theory/free_features_{loss}.ipynb"
         add(f"theory/free_features_{loss}.ipynb", page(read(notebook), loss))
+    papers = {}
+    for name in PAPERS:
+        notebook = place.results("papers", name) / NOTEBOOK
+        if notebook.exists():
+            content = read(notebook)
+            papers[page_title(content)] = f"papers/{name}.ipynb"
+            pages[f"experiments/{name}"] = f"../papers/{name}.ipynb"
+            add(f"papers/{name}.ipynb", page(content, next(iter(params.datasets))))
     table = place.folder / "results" / "claims" / "ledger.csv"
     if table.exists():
         theory["The ledger of claims"] = "theory/ledger.md"
         add("theory/ledger.md", _ledger_page(table, pages))
-    add("index.md", _index_page(params, theory))
+    add("index.md", _index_page(params, theory, papers))
     shutil.copyfile(place.project / FILE_NAME, sources / FILE_NAME)
     for dataset in params.datasets:
         compare = place.results(dataset, "compare")

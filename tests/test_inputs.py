@@ -56,7 +56,8 @@ def test_by_hand_a_missing_run_is_a_short_one_and_said_to_be(
     project: Path, params: Params, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run,) = inputs.finished_runs(Workspace.open("scratch"), "tiny", ["ce"], [7], params)
-    assert "no run of ce with seed 7: training 10 epochs instead" in capsys.readouterr().err
+    said = f"no run of ce with seed 7: training {inputs.SHORT_EPOCHS} epochs instead"
+    assert said in capsys.readouterr().err
     assert (run.method, run.seed, len(run.history)) == ("ce", 7, inputs.SHORT_EPOCHS)
     assert not (project / "runs").exists()
 
