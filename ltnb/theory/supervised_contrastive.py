@@ -18,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -86,7 +85,7 @@ def anchor_losses(z: ArrayLike, y: ArrayLike, temperature: float = 1.0) -> Array
     positives = same.sum(axis=1)
     logits = similarity / temperature
     np.fill_diagonal(logits, -np.inf)
-    losses: Array = logsumexp(logits, axis=1) - _mean(similarity, same) / temperature
+    losses: Array = np.logaddexp.reduce(logits, axis=1) - _mean(similarity, same) / temperature
     return np.where(positives > 0, losses, 0.0)
 
 
@@ -146,7 +145,7 @@ def balanced_gaps(z: ArrayLike, y: ArrayLike, temperature: float = 1.0) -> Gaps:
     similarity, same = _similarities(z, y)
     attraction = _mean(similarity, same)
     others = np.where(y[:, None] != y, similarity / temperature, -np.inf)
-    level_positives = np.logaddexp(math.log(a), logsumexp(others, axis=1) - attraction / temperature)
+    level_positives = np.logaddexp(math.log(a), np.logaddexp.reduce(others, axis=1) - attraction / temperature)
     sums = np.zeros((num_classes, z.shape[1]))
     np.add.at(sums, index, z)
     within, total = float(np.square(sums).sum()), float(np.square(sums.sum(axis=0)).sum())
@@ -235,7 +234,7 @@ def _gradient(w: ArrayLike, y: ArrayLike, temperature: float, *, as_key: bool) -
     positives = same.sum(axis=1, keepdims=True)
     logits = similarity / temperature
     np.fill_diagonal(logits, -np.inf)
-    shares = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+    shares = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
     coefficients = np.where(positives > 0, shares - same / np.maximum(positives, 1), 0.0)
     if as_key:
         coefficients = coefficients + coefficients.T
@@ -266,7 +265,7 @@ def _batch(z: ArrayLike, y: ArrayLike, temperature: float) -> tuple[Array, Label
     if len(np.unique(y)) < 2:
         raise ValueError("y must have at least two classes: without negatives there is nothing to bound")
     norms = np.linalg.norm(z, axis=1)
-    if not np.allclose(norms, 1, rtol=0, atol=1e-6):
+    if not (np.abs(norms - 1) <= 1e-6).all():
         worst = int(np.nanargmax(np.abs(norms - 1))) if np.isfinite(norms).any() else 0
         raise ValueError(f"z must have finite unit rows, got norm {norms[worst]:.4g} at row {worst}")
     _check_temperature(temperature)
