@@ -106,7 +106,7 @@ class Params(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _methods_fit_the_datasets_and_the_budget(self) -> Self:
+    def _methods_fit_the_datasets(self) -> Self:
         faults: dict[str, str] = {}
         for name, method in self.methods.items():
             for dataset, settings in self.datasets.items():
@@ -114,12 +114,6 @@ class Params(BaseModel):
                     method.check_classes(settings.class_counts)
                 except ValueError as error:
                     faults.setdefault(name, f"{error} (with the classes of {dataset})")
-            if "synthesis_from" in method.slots() and method.synthesis_from > self.training.epochs:
-                faults.setdefault(
-                    name,
-                    f"synthesis_from: {method.synthesis_from} never comes in {self.training.epochs} epochs; "
-                    "expected an epoch among them",
-                )
         if faults:
             raise ValidationError.from_exception_data(
                 "Params",

@@ -177,7 +177,7 @@ def neighbourhood(run: Run, epoch: int, tail: int, settings: FeatRecon, generato
     candidates = heads(run.params["class_counts"], settings)
     head = int(candidates[(made["estimated"].centres[candidates] @ made["estimated"].centres[tail]).argmax()])
     points = {"head": z[labels == head], "tail": z[labels == tail], "tail, test": test_z[test_labels == tail]}
-    if epoch >= settings.synthesis_from:
+    if epoch >= settings.first_synthetic_epoch(run.params["training"]["epochs"]):
         drawn, classes = synthetic(made["rectified"], settings, 40, generator)
         points["synthetic"] = drawn[classes == tail]
     centres, widths = made["rectified"].centres.numpy(), made["rectified"].radii.rad2deg().tolist()

@@ -218,7 +218,7 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             "learning_rate": rate,
             **_mean_terms(terms, settings, epoch, stages[stage]),
         }
-        method.after_epoch(epoch_of_stage + 1)
+        method.after_epoch(epoch_of_stage + 1, stages[stage].epochs)
         last_of_stage = epoch_of_stage + 1 == stages[stage].epochs
         if (epoch + 1) % training.evaluate_every == 0 or last_of_stage:
             row |= evaluation.watch(method)

@@ -47,7 +47,7 @@ CHOICES: dict[str, list[Any]] = {
     "synthesis": ["none", "up-sampling", "supports"],
     "synthetic_features": ["equalise", 1, 5],
     "synthetic_anchors": [True, False],
-    "synthesis_from": [2, 3],
+    "synthesis_start": [0.0, 0.5, 1.0],
     "support_refresh": [1, 2],
     "support_quantile": [0.01, 1.0],
     "support_law": ["truncated-normal", "uniform"],
@@ -111,5 +111,5 @@ def train_a_little(settings: MethodSettings, epochs: int = 3) -> Method:
                     torch.autograd.backward(terms["total"])
                     optimizer.step()
                 method.after_step()
-            method.after_epoch(epoch + 1)
+            method.after_epoch(epoch + 1, epochs)
     return method

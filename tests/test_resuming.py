@@ -38,7 +38,7 @@ STATEFUL: dict[str, MethodSettings] = {
         max_norm=0.5,
     ),
     "supports, drawn features, snapshots": FeatRecon(
-        synthesis_from=3, support_refresh=2, head_above=5, nearest_heads=1, snapshots=4, projection_dim=8
+        synthesis_start=0.4, support_refresh=2, head_above=5, nearest_heads=1, snapshots=4, projection_dim=8
     ),
     "repeated features": FeatRecon(synthesis="up-sampling", snapshots=0),
 }

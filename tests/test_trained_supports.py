@@ -130,8 +130,8 @@ def test_a_neighbourhood_is_that_of_the_nearest_head(run: runs.Run) -> None:
     assert {name: len(rows) for name, rows in found.points.items()} == {
         "head": CLASS_COUNTS[found.head], "tail": CLASS_COUNTS[tail], "tail, test": 20, "synthetic": 40
     }  # fmt: skip
-    late = FeatRecon.model_validate({"synthesis_from": 31})
-    assert "synthetic" not in trained_supports.neighbourhood(kept, 30, tail, late, generator).points
+    longer = replace(kept, params=kept.params | {"training": {"epochs": 60}})  # its second half begins after epoch 30
+    assert "synthetic" not in trained_supports.neighbourhood(longer, 30, tail, SETTINGS, generator).points
 
 
 def test_reach_counts_what_a_loop_counts(run: runs.Run) -> None:

@@ -148,7 +148,7 @@ def test_a_diverging_run_stops(dataset: Dataset, tmp_path: Path) -> None:
         training.train(settings_of(learning_rate=1e30, epochs=20), dataset, tmp_path / "run")
 
 
-@pytest.mark.parametrize("method", [BCL(), FeatRecon(head_above=5, nearest_heads=1, synthesis_from=2), BCE3S()])
+@pytest.mark.parametrize("method", [BCL(), FeatRecon(head_above=5, nearest_heads=1, synthesis_start=0.0), BCE3S()])
 @pytest.mark.parametrize("rate", [1e6, 1e30])
 def test_projections_that_diverge_are_said_to(rate: float, method: Any, dataset: Dataset, tmp_path: Path) -> None:
     with pytest.raises(training.NonFiniteLossError, match=r"bars m seed 0: .*step \d of epoch \d.*is learning_rate 1e"):

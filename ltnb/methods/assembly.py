@@ -166,10 +166,10 @@ class Method(nn.Module):
             max_norm_(self.classifier.weight, self.settings.max_norm)
 
     @torch.no_grad()
-    def after_epoch(self, epoch: int) -> None:
-        """Do what follows an epoch of the current stage, counted from 1."""
+    def after_epoch(self, epoch: int, epochs: int) -> None:
+        """Do what follows an epoch of the current stage, counted from 1 up to ``epochs``."""
         if self.stage == 0 and self.contrast is not None:
-            self.contrast.after_epoch(epoch)
+            self.contrast.after_epoch(epoch, epochs)
 
     def prototypes(self) -> Tensor | None:
         """Return what stands for the classes in the contrast, (K, p) unit rows, or ``None``."""

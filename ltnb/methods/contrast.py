@@ -53,8 +53,8 @@ class Contrast(nn.Module):
     def after_step(self) -> None:
         """Learn from the step that `forward` saw."""
 
-    def after_epoch(self, epoch: int) -> None:
-        """Learn from the epoch, counted from 1."""
+    def after_epoch(self, epoch: int, epochs: int) -> None:
+        """Learn from the epoch, counted from 1 up to ``epochs``."""
 
 
 class PairedContrast(Contrast):
@@ -138,10 +138,10 @@ class PairedContrast(Contrast):
             self.class_prototypes.update(*self.step)
         self.step = None
 
-    def after_epoch(self, epoch: int) -> None:
+    def after_epoch(self, epoch: int, epochs: int) -> None:
         """Estimate the supports again."""
         if self.synthesis is not None:
-            self.synthesis.after_epoch(epoch)
+            self.synthesis.after_epoch(epoch, epochs)
 
 
 class MemoryContrast(Contrast):

@@ -6,7 +6,6 @@ from ltnb.methods.settings import (
     Classification,
     Contrast,
     Count,
-    Epoch,
     MethodSettings,
     NonNegative,
     Synthesis,
@@ -40,7 +39,6 @@ class FeatRecon(MethodSettings):
     contrast_weight: Weight = 0.6
     head_temperature: Temperature | None = 0.15  # τ₊; the paper takes it from Kukleva et al., whose range ends at 1
     synthesis: Synthesis = "supports"
-    synthesis_from: Epoch = 30  # of 60 epochs here: supports of features that have not formed yet say little
     head_above: NonNegative = 20  # the digits have one class of more than 100 images
     nearest_heads: Count = 2
     snapshots: NonNegative = 4  # to draw supports and synthetic features as training goes on

@@ -1,5 +1,6 @@
 """The slots of a method as settings: what a row of ``params.yaml`` may say."""
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -16,7 +17,6 @@ Spread = Literal["none", "binary", "cross-entropy", "mse"]
 Synthesis = Literal["none", "up-sampling", "supports"]
 Count = Annotated[int, Field(ge=1)]
 Dimension = Annotated[int, Field(ge=2)]
-Epoch = Annotated[int, Field(ge=2)]  # of what the first epoch has to be looked at for
 NonNegative = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]  # below, 1/τ leaves float32's useful range
@@ -86,7 +86,7 @@ class MethodSettings(BaseModel):
     synthesis: Synthesis = "none"
     synthetic_features: Count | Literal["equalise"] = "equalise"  # of each class in a batch; or up to its largest class
     synthetic_anchors: bool = True  # anchors as well as keys
-    synthesis_from: Epoch = 10  # the first epoch that has them
+    synthesis_start: Share = 0.5  # the part of training before them; supports of features not yet formed say little
     support_refresh: Count = 1  # epochs
     support_quantile: PositiveShare = 0.99  # α
     support_law: Literal["truncated-normal", "uniform"] = "truncated-normal"
@@ -134,7 +134,7 @@ class MethodSettings(BaseModel):
         "synthesis": ("contrast", PAIRED_CONTRASTS),
         "synthetic_features": ("synthesis", ("up-sampling", "supports")),
         "synthetic_anchors": ("synthesis", ("up-sampling", "supports")),
-        "synthesis_from": ("synthesis", ("supports",)),
+        "synthesis_start": ("synthesis", ("supports",)),
         "support_refresh": ("synthesis", ("supports",)),
         "support_quantile": ("synthesis", ("supports",)),
         "support_law": ("synthesis", ("supports",)),
@@ -152,6 +152,10 @@ class MethodSettings(BaseModel):
     def slots(self) -> dict[str, Any]:
         """Return the settings that have an effect, by name."""
         return {name: value for name, value in self.model_dump(mode="json").items() if self._idle(name) is None}
+
+    def first_synthetic_epoch(self, epochs: int) -> int:
+        """Return the first of ``epochs`` that has synthetic features: never the very first, which is looked at."""
+        return max(2, math.floor(self.synthesis_start * epochs) + 1)
 
     def check_classes(self, class_counts: Sequence[int], feature_dim: int | None = None) -> None:
         """Refuse classes that the slots cannot work on.

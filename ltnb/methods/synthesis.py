@@ -25,8 +25,8 @@ class Synthesis(nn.Module):
     def collect(self, z: Tensor, y: Tensor) -> None:
         """Learn from one batch of real projections, each image once."""
 
-    def after_epoch(self, epoch: int) -> None:
-        """Learn from the epoch, the ``epoch``-th, whose batches were collected."""
+    def after_epoch(self, epoch: int, epochs: int) -> None:
+        """Learn from the epoch, the ``epoch``-th of ``epochs``, whose batches were collected."""
 
 
 class UpSampling(Synthesis):
@@ -115,11 +115,10 @@ class SupportSynthesis(Synthesis):
         self.epoch.append((z.detach(), y))
 
     @torch.no_grad()
-    def after_epoch(self, epoch: int) -> None:
-        """Estimate the supports that the next epoch draws from, if it is to have any; ``epoch`` counts from 1."""
-        if epoch + 1 >= self.settings.synthesis_from and (
-            not self.estimated or (epoch + 1 - self.settings.synthesis_from) % self.settings.support_refresh == 0
-        ):
+    def after_epoch(self, epoch: int, epochs: int) -> None:
+        """Estimate the supports that the next epoch draws from, if it is to have any."""
+        first = self.settings.first_synthetic_epoch(epochs)
+        if epoch + 1 >= first and (not self.estimated or (epoch + 1 - first) % self.settings.support_refresh == 0):
             z, y = (torch.cat(parts) for parts in zip(*self.epoch, strict=True))
             supports = rectified_and_capped(
                 geometry.confidence_supports(z, y, len(self.class_counts), quantile=self.settings.support_quantile),

@@ -149,7 +149,7 @@ def test_synthetic_features_as_anchors_or_as_keys_alone(anchors: bool, head_temp
             temperature=TAU,
             head_temperature=head_temperature,
             synthetic_anchors=anchors,
-            synthesis_from=2,
+            synthesis_start=0.0,
             head_above=5,
             nearest_heads=1,
             projection_dim=6,
@@ -170,7 +170,7 @@ def test_synthetic_features_as_anchors_or_as_keys_alone(anchors: bool, head_temp
     # Nothing is drawn before supports are known.
     found = module(features, [y] * 3, w, Generator().manual_seed(4))
     assert found["contrast"].item() == pytest.approx(by_hand([], []), rel=1e-6)
-    module.after_epoch(1)
+    module.after_epoch(1, 10)
     found = module(features, [y] * 3, w, Generator().manual_seed(4))
     assert module.synthesis is not None
     z, classes = module.synthesis(
@@ -186,7 +186,7 @@ def test_an_anchor_whose_only_positive_is_synthetic_is_a_valid_one(anchors: bool
         FeatRecon(
             views=("strong",),
             synthetic_anchors=anchors,
-            synthesis_from=2,
+            synthesis_start=0.0,
             head_above=5,
             nearest_heads=1,
             projection_dim=6,
@@ -194,7 +194,7 @@ def test_an_anchor_whose_only_positive_is_synthetic_is_a_valid_one(anchors: bool
     )
     y, features = torch.tensor([0, 1, 2, 3, 0, 0]), features_of(1)
     assert module(features, [y], weight(), Generator())["valid_anchors"].item() == pytest.approx(3 / 6)
-    module.after_epoch(1)
+    module.after_epoch(1, 10)
     assert module(features, [y], weight(), Generator())["valid_anchors"].item() == 1
 
 

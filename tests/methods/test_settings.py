@@ -19,7 +19,7 @@ IMPOSSIBLE: list[tuple[type[MethodSettings], dict[str, Any], str]] = [
     (FeatRecon, {"head_mix": float("nan")}, "head_mix"),
     (FeatRecon, {"nearest_heads": 0}, "nearest_heads.*greater than or equal to 1"),
     (FeatRecon, {"support_quantile": 0.0}, "support_quantile.*greater than 0"),
-    (FeatRecon, {"synthesis_from": 1}, "synthesis_from.*greater than or equal to 2"),
+    (FeatRecon, {"synthesis_start": -0.1}, "synthesis_start.*greater than or equal to 0"),
     (FeatRecon, {"projection_dim": 1}, "projection_dim.*greater than or equal to 2"),
     (FeatRecon, {"support_refresh": 0}, "support_refresh"),
     (FeatRecon, {"synthetic_features": 0}, "synthetic_features"),
@@ -95,7 +95,7 @@ def test_zero_is_a_value_and_not_the_absence_of_one() -> None:
 def test_a_systems_own_defaults_may_lie_idle() -> None:
     """An ablation switches a slot off; what the system set for it then counts for nothing."""
     without = FeatRecon(synthesis="none")
-    assert without.slots().keys().isdisjoint({"nearest_heads", "head_above", "synthesis_from"})
+    assert without.slots().keys().isdisjoint({"nearest_heads", "head_above", "synthesis_start"})
     assert "temperature" not in BCE3S(contrast="mse").slots()
     assert BCE3S(contrast="binary").slots()["temperature"] == 1.0
 

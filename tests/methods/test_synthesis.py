@@ -29,14 +29,14 @@ def epoch_of_features(seed: int = 0, spread: float = 0.3) -> tuple[Tensor, Tenso
 
 
 def support_synthesis(**changes: Any) -> SupportSynthesis:
-    defaults = {"synthesis_from": 2, "head_above": 5, "nearest_heads": 1, "projection_dim": P}
+    defaults = {"synthesis_start": 0.0, "head_above": 5, "nearest_heads": 1, "projection_dim": P}
     return SupportSynthesis(FeatRecon(**{**defaults, **changes}), COUNTS).double()
 
 
 def estimated(**changes: Any) -> SupportSynthesis:
     synthesis = support_synthesis(**changes)
     synthesis.collect(*epoch_of_features())
-    synthesis.after_epoch(1)
+    synthesis.after_epoch(1, 10)
     return synthesis
 
 
@@ -111,7 +111,7 @@ def test_rectified_and_capped_by_hand() -> None:
     synthesis = support_synthesis(head_mix=mix)
     z, y = epoch_of_features(spread=spread)
     synthesis.collect(z, y)
-    synthesis.after_epoch(1)
+    synthesis.after_epoch(1, 10)
     own = [support_by_hand(z[y == k], 0.99) for k in range(K)]
     cap = math.acos(-1 / 3) / 2
     radii = []
@@ -134,7 +134,7 @@ def test_rectified_and_capped_by_hand() -> None:
     ("first", "refresh", "learnt_after"), [(2, 1, [1, 2, 3, 4, 5, 6, 7]), (4, 2, [3, 5, 7]), (5, 10, [4])]
 )
 def test_when_supports_are_learnt(first: int, refresh: int, learnt_after: list[int]) -> None:
-    synthesis = support_synthesis(synthesis_from=first, support_refresh=refresh)
+    synthesis = support_synthesis(synthesis_start=(first - 1) / 10, support_refresh=refresh)
     z, y = epoch_of_features()
     learnt = []
     for epoch in range(1, 8):
@@ -145,7 +145,7 @@ def test_when_supports_are_learnt(first: int, refresh: int, learnt_after: list[i
         half = torch.arange(len(labels)) % 2 == 0
         synthesis.collect(features[half], labels[half])  # an epoch comes in batches
         synthesis.collect(features[~half], labels[~half])
-        synthesis.after_epoch(epoch)
+        synthesis.after_epoch(epoch, 10)
         if not torch.equal(synthesis.centres, before):
             learnt.append(epoch)
             heads = torch.stack([F.normalize(features[labels == k].sum(dim=0), dim=0) for k in (0, 1)])
@@ -156,7 +156,7 @@ def test_when_supports_are_learnt(first: int, refresh: int, learnt_after: list[i
 
 def test_supports_come_from_the_real_features_of_one_view() -> None:
     torch.manual_seed(0)
-    settings = FeatRecon(synthesis_from=2, head_above=5, nearest_heads=1, projection_dim=P)
+    settings = FeatRecon(synthesis_start=0.0, head_above=5, nearest_heads=1, projection_dim=P)
     module = PairedContrast(settings, 5, COUNTS).double()
     y = torch.tensor([0, 1, 2, 3, 0, 0])
     views = [torch.randn(6, 5, generator=seeded(v), dtype=torch.float64) for v in range(3)]
@@ -168,7 +168,7 @@ def test_supports_come_from_the_real_features_of_one_view() -> None:
         torch.testing.assert_close(collected, projections[:6])
         assert not collected.requires_grad
         assert labels.tolist() == y.tolist()
-        module.after_epoch(epoch)
+        module.after_epoch(epoch, 10)
 
 
 @pytest.mark.parametrize("law", ["uniform", "truncated-normal"])
@@ -223,7 +223,7 @@ def test_projections_in_reduced_precision() -> None:
     synthesis = support_synthesis().float()
     z, y = epoch_of_features()
     synthesis.collect(z.bfloat16(), y)
-    synthesis.after_epoch(1)
+    synthesis.after_epoch(1, 10)
     rows, _ = synthesis(z.bfloat16(), y, seeded())
     assert rows.dtype == torch.bfloat16
     assert synthesis.centres.dtype == torch.float32

@@ -15,14 +15,16 @@ from ltnb.methods import BCE3S, BCL, FNPAL, PAL, CrossEntropy, FeatRecon, Method
 from ltnb.training import train
 
 # The small classes of the bars have no more than one head, and their runs few epochs.
-SMALL: dict[type[MethodSettings], dict[str, Any]] = {FeatRecon: {"head_above": 5, "synthesis_from": 3, "snapshots": 2}}
+SMALL: dict[type[MethodSettings], dict[str, Any]] = {
+    FeatRecon: {"head_above": 5, "synthesis_start": 0.5, "snapshots": 2}
+}
 
 ROWS: dict[str, MethodSettings] = {
     **{system.model_fields["system"].default: system(**SMALL.get(system, {})) for system in any_method.SYSTEMS},
     "BCE3S's uniform term on BCL": BCL(spread="binary"),
     "PAL's anchors in BCL's class-complement": BCL(prototypes="anchored"),
     "FeatRecon's features in BCL's loss": BCL(
-        synthesis="supports", head_above=5, nearest_heads=1, synthesis_from=3, snapshots=2
+        synthesis="supports", head_above=5, nearest_heads=1, synthesis_start=0.5, snapshots=2
     ),
     "BCE3S's contrast beside PAL's anchors": PAL(contrast="binary"),
     "LDAM on FNPAL": FNPAL(classification="margin", margins="ldam"),
