@@ -106,7 +106,7 @@ class Params(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _methods_fit_the_datasets(self) -> Self:
+    def _methods_fit_the_datasets_and_the_budget(self) -> Self:
         faults: dict[str, str] = {}
         for name, method in self.methods.items():
             for dataset, settings in self.datasets.items():
@@ -114,6 +114,9 @@ class Params(BaseModel):
                     method.check_classes(settings.class_counts)
                 except ValueError as error:
                     faults.setdefault(name, f"{error} (with the classes of {dataset})")
+            epochs = self.training.epochs
+            if "synthesis_start" in method.slots() and method.first_synthetic_epoch(epochs) > epochs:
+                faults.setdefault(name, f"synthesis: {method.synthesis!r} never begins in {epochs} epochs; expected 2")
         if faults:
             raise ValidationError.from_exception_data(
                 "Params",

@@ -47,7 +47,7 @@ CHOICES: dict[str, list[Any]] = {
     "synthesis": ["none", "up-sampling", "supports"],
     "synthetic_features": ["equalise", 1, 5],
     "synthetic_anchors": [True, False],
-    "synthesis_start": [0.0, 0.5, 1.0],
+    "synthesis_start": [0.0, 0.5, 0.9],
     "support_refresh": [1, 2],
     "support_quantile": [0.01, 1.0],
     "support_law": ["truncated-normal", "uniform"],

@@ -158,8 +158,13 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ),
         (
             "{system: ce}",
-            "{system: featrecon, synthesis_start: 30}",
-            "4: methods.ce.synthesis_start: 30: should be less than or equal to 1",
+            "{system: featrecon, synthesis_start: 1}",
+            "4: methods.ce.synthesis_start: 1: should be less than 1",
+        ),
+        (
+            "seeds: [0, 1]\ntraining: {epochs: 10}",
+            "  fr: {system: featrecon}\nseeds: [0]\ntraining: {epochs: 1, warmup_epochs: 0}",
+            "6: methods.fr: synthesis: 'supports' never begins in 1 epochs; expected 2",
         ),
         (
             "{system: ce}",

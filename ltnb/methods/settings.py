@@ -86,7 +86,8 @@ class MethodSettings(BaseModel):
     synthesis: Synthesis = "none"
     synthetic_features: Count | Literal["equalise"] = "equalise"  # of each class in a batch; or up to its largest class
     synthetic_anchors: bool = True  # anchors as well as keys
-    synthesis_start: Share = 0.5  # the part of training before them; supports of features not yet formed say little
+    # The part of training before them: supports of features that have not formed yet say little.
+    synthesis_start: Annotated[float, Field(ge=0, lt=1)] = 0.5
     support_refresh: Count = 1  # epochs
     support_quantile: PositiveShare = 0.99  # α
     support_law: Literal["truncated-normal", "uniform"] = "truncated-normal"

@@ -118,7 +118,8 @@ class SupportSynthesis(Synthesis):
     def after_epoch(self, epoch: int, epochs: int) -> None:
         """Estimate the supports that the next epoch draws from, if it is to have any."""
         first = self.settings.first_synthetic_epoch(epochs)
-        if epoch + 1 >= first and (not self.estimated or (epoch + 1 - first) % self.settings.support_refresh == 0):
+        due = first <= epoch + 1 <= epochs
+        if due and (not self.estimated or (epoch + 1 - first) % self.settings.support_refresh == 0):
             z, y = (torch.cat(parts) for parts in zip(*self.epoch, strict=True))
             supports = rectified_and_capped(
                 geometry.confidence_supports(z, y, len(self.class_counts), quantile=self.settings.support_quantile),
