@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import pandas as pd
+from scipy import special
 
 from ltnb import params, tables
 from ltnb.claims import Evidence, Verdict
@@ -33,6 +34,14 @@ class Interval(NamedTuple):
         """Return ``+1.2 [+0.3, +2.1]``, or the mean alone where there is no interval."""
         mean, low, high = (f"{scale * value:+.{digits}f}" for value in self[:3])
         return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
+
+    def among(self, number: int) -> "Interval":
+        """Return the interval as wide as one of ``number`` has to be, for all to hold together (Bonferroni)."""
+        quantiles = special.stdtrit(self.n - 1, [1 - 0.025 / number, 0.975]) if self.n > 1 else [1.0, 1.0]
+        factor = float(quantiles[0] / quantiles[1])
+        return self._replace(
+            low=self.mean - factor * (self.mean - self.low), high=self.mean + factor * (self.high - self.mean)
+        )
 
 
 @dataclass(frozen=True)
@@ -134,8 +143,9 @@ def differences(ablation: Ablation, *, baseline: str, rows: Sequence[str] | None
 def verdict(*differences: Interval, claimed: Literal["higher", "lower"] = "higher") -> Verdict:
     """What differences say about a claim of their sign, for the ledger.
 
-    ``holds`` where every interval lies on the claimed side of 0, ``fails`` where one lies on the other side, and
-    ``not reproduced`` otherwise: an interval that holds 0, or one pair, which has none, cannot tell.
+    ``holds`` where every interval lies on the claimed side of 0, ``fails`` where one lies on the other side, as wide as
+    so many intervals have to be for one of them to say so, and ``not reproduced`` otherwise: an interval that holds 0,
+    or one pair, which has none, cannot tell.
 
     Args:
         differences: one or more; a claim of several has to hold for all of them.
@@ -144,10 +154,13 @@ def verdict(*differences: Interval, claimed: Literal["higher", "lower"] = "highe
     if not differences:
         raise ValueError("differences must be one or more, got none")
     sign = 1 if claimed == "higher" else -1
-    ends = [sorted((sign * interval.low, sign * interval.high)) for interval in differences]
-    if any(high < 0 for _, high in ends):
+
+    def ends(interval: Interval) -> list[float]:
+        return sorted((sign * interval.low, sign * interval.high))
+
+    if any(ends(interval.among(len(differences)))[1] < 0 for interval in differences):
         return "fails"
-    return "holds" if all(low > 0 for low, _ in ends) else "not reproduced"
+    return "holds" if all(ends(interval)[0] > 0 for interval in differences) else "not reproduced"
 
 
 def published_differences(ablation: Ablation, *, baseline: str) -> pd.DataFrame:
@@ -252,8 +265,8 @@ def record(
         differences: a label each ("FeatRecon − BCL, few") and the interval.
         claimed: the sign that the claim gives all of them.
         scale, digits, unit: how the numbers are written.
-        in_part: where a claim of several losses or measures holds by itself for some of the differences and not for
-            all, say ``holds only under``, and for which.
+        in_part: where a claim of several losses or measures fails for none and holds for some of the differences,
+            each in an interval as wide as so many have to be, say ``holds only under``, and for which.
         remark: a sentence to end the detail with.
     """
     intervals = [interval for interval in differences.values() if interval is not None]
@@ -267,9 +280,11 @@ def record(
     detail = f"{numbers}. {DATA}{' ' + remark if remark else ''}"
     found = verdict(*intervals, claimed=claimed)
     alone = [
-        label for label, interval in differences.items() if interval and verdict(interval, claimed=claimed) == "holds"
+        label
+        for label, interval in differences.items()
+        if interval and verdict(interval.among(len(intervals)), claimed=claimed) == "holds"
     ]
-    if in_part and 0 < len(alone) < len(intervals):
+    if in_part and found != "fails" and 0 < len(alone) < len(intervals):
         found, detail = "holds only under", f"For {'; '.join(alone)}. All: {detail}"
     evidence.record(claim, found, kind="trained", detail=detail)
     return f"{claim}: {found}. {detail}"

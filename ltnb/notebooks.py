@@ -196,9 +196,13 @@ def typed_parameters(defaults: dict[str, Any], given: Iterable[tuple[str, str]])
 
 
 def _normalised_outputs(cell: Cell) -> list[dict[str, Any]]:
-    """Streams merged: how many messages carried a text, and how stdout and stderr interleave, is chance."""
+    """Streams merged: how many messages carried a text, and how stdout and stderr interleave, is chance.
+
+    Nor is it an error to `raise SystemExit(0)`: papermill takes it for the end of a notebook that is done.
+    """
     dropped = "stderr" if "progress" in _tags(cell) else None
     kept = [output for output in cell["outputs"] if output.get("name") != dropped or dropped is None]
+    kept = [output for output in kept if output.get("ename") != "SystemExit"]  # how a notebook ends early
     outputs: list[dict[str, Any]] = []
     for is_stream, group in itertools.groupby(kept, key=lambda output: output["output_type"] == "stream"):
         if not is_stream:

@@ -23,6 +23,7 @@ FILE_NAME = "params.yaml"
 # Keys become names of folders and of DVC's stages; DVC takes a dot for the path of a setting.
 Key = Annotated[str, Field(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$", max_length=60)]
 RESERVED = ("compare", "training")  # names of pages and folders that stand beside the methods'
+RESERVED_DATASETS = ("claims", "free_features", "papers", "theory")  # … and beside the data sets'
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -34,7 +35,7 @@ class TrainingSettings(BaseModel):
     """The protocol that every method of an experiment shares: backbone, budget, optimiser, machine.
 
     The defaults are those of the digits. Batch size, learning rate and weight decay were chosen by the accuracy on
-    the 993 digits that the default experiment neither trains nor tests on, one seed, a few tries.
+    the 993 digits that the default experiment neither trains nor tests on, with seed 0 and a few tries.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -94,6 +95,9 @@ class Params(BaseModel):
         for name in RESERVED:
             if name in self.methods:
                 raise ValueError(f"methods.{name}: {name!r} is taken by the pipeline; expected another name")
+        for name in RESERVED_DATASETS:
+            if name in self.datasets:
+                raise ValueError(f"datasets.{name}: {name!r} is taken by the pipeline; expected another name")
         stages: dict[str, str] = {}
         for dataset in self.datasets:
             for method in self.methods:

@@ -16,8 +16,10 @@ from pathlib import Path
 import pandas as pd
 
 from ltnb import balance, params, tables
+from ltnb.data.prepare import load as load_dataset
+from ltnb.data.prepare import prepare
 from ltnb.files import replacing
-from ltnb.inputs import SHORT_EPOCHS, prepared_dataset
+from ltnb.inputs import SHORT_EPOCHS
 from ltnb.params import Params, RunSettings
 from ltnb.runs import Run, read
 from ltnb.training import code_fingerprint, train
@@ -62,7 +64,10 @@ def _shortened(settings: RunSettings) -> RunSettings:
 
 
 def _trained(place: Workspace, settings: RunSettings, preset: Params, folder: Path) -> Run:
-    data = prepared_dataset(place, DATASET, preset)
+    # Prepared apart, by the preset's own settings: params.yaml may call other data by this name.
+    prepared = place.folder / "build" / "presets" / "data" / DATASET
+    prepare(DATASET, preset.datasets[DATASET], prepared)
+    data = load_dataset(prepared)
     if (folder / "metrics.json").is_file():
         earlier = read(folder)
         fingerprints = {"code": code_fingerprint(), "data": data.fingerprint}

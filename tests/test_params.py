@@ -188,6 +188,7 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ("  ce:", "  bcl:", "is not valid YAML"),
         ("{system: ce}", "ce", "4: methods.ce: 'ce': expected a mapping"),
         ("  ce:", "  compare:", "methods.compare: 'compare' is taken by the pipeline"),
+        ("  digits-if100:", "  papers:", "datasets.papers: 'papers' is taken by the pipeline"),
         ("  ce:", "  ce-0.1:", "methods.ce-0.1: 'ce-0.1': expected at most 60 lower-case letters"),
         ("  ce:", "  b-ce: {system: ce}\n  ce:", "called a-b-ce; expected names that stay apart"),
         ("{epochs: 10}", "", "7: training: None: expected a mapping"),
