@@ -14,10 +14,10 @@ from pathlib import Path
 import torch
 
 from ltnb import params
-from ltnb.data.augmentation import augment, normalise
+from ltnb.data.augmentation import normalise
 from ltnb.data.prepare import load, prepare
+from ltnb.data.views import draw
 from ltnb.methods.assembly import Method
-from ltnb.models.encoders import encoder
 
 REPEATS = 60
 FILE = Path(__file__).parents[1] / "params.yaml"
@@ -35,17 +35,19 @@ def main() -> None:
     print(f"torch {torch.__version__}, {training.threads} threads, {platform.machine()}, batch {len(batch[0])}")
     print(f"{'method':<18}{'step':>10}{'network':>10}{'outside':>10}")
     for key, settings in experiment.methods.items():
-        method = Method(settings, encoder(training.encoder, batch[0].shape[1]), dataset.class_counts.tolist())
+        method = Method(settings, training.encoder, batch[0].shape[1], dataset.class_counts.tolist())
         optimizer = torch.optim.SGD(method.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4, fused=True)
         generator = torch.Generator().manual_seed(0)
         images = torch.rand(len(batch[0]) * len(method.views), *batch[0].shape[1:])
 
         def step(method=method, optimizer=optimizer, generator=generator) -> None:  # type: ignore[no-untyped-def]
-            views = [normalise(augment(batch[0], v, generator), dataset.mean, dataset.std) for v in method.views]
-            total = method.losses(views, batch[1])["total"]
+            drawn = [draw(*batch, view, generator, num_classes=dataset.num_classes) for view in method.views]
+            views = [normalise(view, dataset.mean, dataset.std) for view, _ in drawn]
+            total = method.losses(views, [targets for _, targets in drawn], generator)["total"]
             optimizer.zero_grad()
             total.backward()
             optimizer.step()
+            method.after_step()
 
         def network(method=method, images=images) -> None:  # type: ignore[no-untyped-def]
             method.encoder(images).sum().backward()
