@@ -1,6 +1,7 @@
 """Runs as data frames: what was measured, its mean and spread over seeds, and paired differences."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -251,9 +252,11 @@ def _without_centre(vectors: Tensor, labels: Tensor, num_classes: int) -> Iterat
     yield from _by_class("feature_norm", geometry.feature_norms(vectors, labels, num_classes))
     variances = geometry.class_distance_normalised_variance(vectors, labels, num_classes)
     yield from _of_pairs("class_distance_normalised_variance", variances)
+    # A feature behind a ReLU may be zero, and has no direction then.
+    has_direction = bool((vectors != 0).any(dim=1).all())
     unit = normalize(vectors)
-    yield "alignment", None, geometry.alignment(unit, labels)
-    yield "uniformity", None, geometry.uniformity(unit)
+    yield "alignment", None, geometry.alignment(unit, labels) if has_direction else math.nan
+    yield "uniformity", None, geometry.uniformity(unit) if has_direction else math.nan
 
 
 def _around_centre(

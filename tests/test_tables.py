@@ -253,3 +253,12 @@ def test_every_pair_of_methods_is_compared_once() -> None:
     )
     pairs = tables.pairwise_differences(frame).set_index(["baseline", "method"])["difference"]
     assert pairs.to_dict() == pytest.approx({("ce", "supcon"): 0.5, ("ce", "bcl"): 0.6, ("supcon", "bcl"): 0.1})
+
+
+def test_a_feature_without_direction_leaves_its_measures_missing(runs: list[Run]) -> None:
+    dead = dict(runs[0].embeddings)
+    dead["test_features"] = np.where(np.arange(len(dead["test_features"]))[:, None] == 0, 0, dead["test_features"])
+    measured = tables.measure(replace(runs[0], embeddings=dead)).set_index(["split", "space", "measure"])["value"]
+    for measure in ("alignment", "uniformity"):
+        assert np.isnan(measured["test", "features", measure])
+        assert np.isfinite(measured["train", "features", measure])

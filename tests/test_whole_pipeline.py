@@ -184,12 +184,12 @@ def test_a_new_method_or_seed_adds_only_its_own_runs(project: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "may_be_stale"),
     [
-        ("ltnb/plots/theme.py", ("geometry", "compare")),
-        ("ltnb/tables.py", ("geometry", "compare")),
+        ("ltnb/plots/theme.py", ("geometry", "compare", "papers")),
+        ("ltnb/tables.py", ("geometry", "compare", "papers")),
         ("ltnb/report.py", ("report",)),
-        ("ltnb/training.py", ("train",)),
-        ("ltnb/inputs.py", ("train", "geometry", "compare")),
-        ("ltnb/losses/balanced_contrastive.py", ("train",)),
+        ("ltnb/training.py", ("train", "papers")),
+        ("ltnb/inputs.py", ("train", "geometry", "compare", "papers")),
+        ("ltnb/losses/balanced_contrastive.py", ("train", "papers")),
         ("README.md", ()),
     ],
 )
