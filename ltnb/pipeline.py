@@ -10,7 +10,9 @@ Where this process is killed before, DVC's run cache still knows what had been f
 """
 
 import argparse
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -93,12 +95,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line of this module; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m ltnb.pipeline", description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=cpu_count(), help="stages at once; by default, the processors")
+    jobs = parser.parse_args(arguments).jobs
+    interrupted = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    # Ctrl-C ends the commands as well: whether it or their failure is seen first here, it was Ctrl-C.
+    signal.signal(signal.SIGINT, interrupt)
     try:
-        count = reproduce(parser.parse_args(arguments).jobs)
-    except (DvcException, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        count = reproduce(jobs)
     except KeyboardInterrupt:
+        interrupted.set()
+    except (DvcException, ValueError) as error:
+        if not interrupted.is_set():
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    if interrupted.is_set():
         print("interrupted; the next run goes on from here", file=sys.stderr)
         return 130
     print(f"{count} stages were stale, and are up to date." if count else "Data and pipelines are up to date.")
