@@ -30,7 +30,6 @@ from ltnb.geometry.means import (
     cosine_matrix,
     feature_norms,
     global_mean,
-    mean_norms,
     minority_collapse_angle,
 )
 from ltnb.geometry.prototypes import PrototypeForm, anchored_prototypes
@@ -80,7 +79,6 @@ __all__ = [
     "feature_norms",
     "global_mean",
     "largest_common_radius",
-    "mean_norms",
     "minority_collapse_angle",
     "nearest_centre_error",
     "pair_separability",

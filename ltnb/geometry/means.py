@@ -200,26 +200,6 @@ def classifier_alignment(weight: Tensor, means: Tensor) -> Tensor:
     return cosines.clamp(-1, 1)
 
 
-def mean_norms(features: Tensor, labels: Tensor, num_classes: int, *, centring: Centring = "none") -> Tensor:
-    """‖μ_k − μ_G‖: the length of each class mean.
-
-    Equal lengths are half of NC2 (Papyan, Han & Donoho 2020, who centre). Beside `feature_norms` the
-    uncentred length tells spread from shrinkage: ‖μ_k‖ ≤ (1/n_k) Σ ‖x_i‖, with equality if and only if the
-    features of the class share one direction.
-
-    Args:
-        features, labels, num_classes: as in `class_means`.
-        centring: as in `global_mean`.
-
-    Returns:
-        (K,) float64, at least 0.
-
-    Raises:
-        ValueError: as in `global_mean`.
-    """
-    return row_norms(centred_class_means(features, labels, num_classes, centring=centring)).squeeze(1)
-
-
 def feature_norms(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """(1/n_k) Σ_{i: y_i = k} ‖x_i‖: the mean length of the features of each class.
 

@@ -14,7 +14,6 @@ from ltnb.geometry import (
     cosine_matrix,
     feature_norms,
     global_mean,
-    mean_norms,
     minority_collapse_angle,
     regular_simplex,
 )
@@ -62,8 +61,6 @@ def test_centres_and_cosines_by_loops(tailed, centring):
     angles = class_angles(*tailed, centring=centring)
     assert_close(torch.cos(torch.deg2rad(angles)), cosines, rtol=0, atol=1e-12)
     assert torch.equal(angles.diagonal(), torch.zeros(5, dtype=torch.float64))
-    norms = torch.tensor([math.sqrt(float(a @ a)) for a in offsets], dtype=torch.float64)
-    assert_close(mean_norms(*tailed, centring=centring), norms, rtol=0, atol=1e-12)
 
 
 def test_centrings_differ_as_worked_out_by_hand():
@@ -86,14 +83,11 @@ def test_centrings_differ_as_worked_out_by_hand():
 
 
 def test_norms_worked_out_by_hand():
-    assert mean_norms(UNEVEN, UNEVEN_LABELS, 3).tolist() == [3, 3, 0]
     assert feature_norms(UNEVEN, UNEVEN_LABELS, 3).tolist() == pytest.approx([(2 + 4 + 2 * math.sqrt(10)) / 4, 3, 0])
-    with_class_centre = mean_norms(UNEVEN, UNEVEN_LABELS, 3, centring="class").tolist()
-    assert with_class_centre == pytest.approx([math.sqrt(5), math.sqrt(5), math.sqrt(2)])
 
 
 def test_norm_of_the_mean_is_at_most_the_mean_of_norms(tailed):
-    lengths, norms = mean_norms(*tailed), feature_norms(*tailed)
+    lengths, norms = class_means(*tailed).norm(dim=1), feature_norms(*tailed)
     assert (lengths[:4] < norms[:4]).all()
     assert lengths[4] == pytest.approx(float(norms[4]))
 
@@ -136,7 +130,7 @@ def test_features_that_all_coincide_have_no_angles(centring):
     features = torch.full((1000, 3), 0.1, dtype=torch.float64)
     labels = torch.arange(1000) % 7
     assert class_cosines(features, labels, 7, centring=centring).isnan().all()
-    assert mean_norms(features, labels, 7, centring=centring).tolist() == [0] * 7
+    assert (centred_class_means(features, labels, 7, centring=centring) == 0).all()
 
 
 def test_measurements_carry_no_gradient(tailed):
@@ -224,7 +218,6 @@ OF_LABELLED_FEATURES = {
     "centred_class_means": lambda *given: centred_class_means(*given, centring="sample"),
     "class_cosines": lambda *given: class_cosines(*given, centring="class"),
     "class_angles": lambda *given: class_angles(*given, centring="class"),
-    "mean_norms": mean_norms,
     "feature_norms": feature_norms,
     "within_class_variability": lambda *given: geometry.within_class_variability(*given, centring="class"),
     "class_distance_normalised_variance": geometry.class_distance_normalised_variance,
