@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ltnb.losses.anchors import reduce_anchors, weight_by_class
-from ltnb.losses.checks import check_choice, check_class_indices, check_positive, check_unit_rows
+from ltnb.losses.checks import check_choice, check_class_indices, check_positive, check_reduction, check_unit_rows
 from ltnb.losses.partition import log_partition
 
 
@@ -75,7 +75,7 @@ def balanced_contrastive(
     check_positive("temperature", temperature)
     check_choice("averaging", averaging, ("none", "L1", "L2", "L3"))
     check_choice("anchor_weighting", anchor_weighting, ("sample", "class"))
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
 
     # Autocast would take the products below back to half precision.
     with torch.autocast(z.device.type, enabled=False):

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ltnb.losses.anchors import reduce_anchors
-from ltnb.losses.checks import check_choice, check_positive
+from ltnb.losses.checks import check_choice, check_positive, check_reduction
 from ltnb.losses.labels import check_labels, has_seen_class, positive_classes
 from ltnb.losses.negatives import kept_apart, kept_by_batch
 from ltnb.losses.similarities import classifier_cosines, joint_logits, memory_cosines
@@ -76,7 +76,7 @@ def bce_joint(
     if not (isinstance(negative_rate, Real) and 0 < negative_rate <= 1):
         raise ValueError(f"negative_rate must be a number in (0, 1], got {negative_rate!r}")
     check_choice("negatives", negatives, ("independent", "batch"))
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
 
     positive = positive_classes(y, logits.shape[1])
     terms = _binary_terms(logits, y, positive)
@@ -127,7 +127,7 @@ def bce_contrastive(
     cosines = memory_cosines(z, memory, seen)
     check_labels(y, *cosines.shape)
     check_positive("temperature", temperature)
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
     terms = _binary_terms(cosines / temperature, y, positive_classes(y, len(memory)))
     if seen is not None:
         terms = torch.where(seen, terms, 0)

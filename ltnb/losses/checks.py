@@ -21,6 +21,11 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
+def check_reduction(reduction: str) -> None:
+    """Refuse anything but the three ways of putting the samples' losses together."""
+    check_choice("reduction", reduction, ("mean", "sum", "none"))
+
+
 def check_positive(name: str, value: float) -> None:
     """Refuse a value that is not a positive finite number; a tensor would silently get no gradient."""
     if not (isinstance(value, Real) and 0 < value < math.inf):

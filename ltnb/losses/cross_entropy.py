@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ltnb.losses.anchors import reduce_anchors
-from ltnb.losses.checks import check_choice, check_positive
+from ltnb.losses.checks import check_positive, check_reduction
 from ltnb.losses.labels import check_labels, has_seen_class
 from ltnb.losses.similarities import classifier_cosines, memory_cosines
 
@@ -34,26 +34,12 @@ def ce_contrastive(
 
     With the memory on a regular simplex it is least at z = m_y: log(1 + (K − 1) exp(−K/((K − 1)τ))).
 
-    Args:
-        z: (N, d) projections, float32, float64 or bfloat16, normalised here.
-        y: (N,) integer labels in [0, K), or (N, K) soft labels of any floating-point type.
-        memory: (K, d) m, normalised here, with gradient if it asks for one; rows of unseen classes may hold anything.
-        temperature: τ > 0.
-        seen: (K,) bool, the classes whose row of the memory is filled; None: all.
-        reduction: "mean" over the samples with a class that is seen, their "sum", or "none": (N,), 0 for the others.
-            If no class of the batch is seen the loss is zero and so is its gradient.
-
-    Returns:
-        The loss in float32, or float64 if z or memory are.
-
-    Raises:
-        ValueError: wrong shapes or types, τ ≤ 0, unknown reduction; on the CPU also a label outside [0, K), a soft
-            label that is no distribution, and a row of z or of a seen class that is zero.
+    Arguments, type of the result and errors are those of `ltnb.losses.bce_contrastive`.
     """
     logits = memory_cosines(z, memory, seen)
     check_labels(y, *logits.shape)
     check_positive("temperature", temperature)
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
     logits = logits / temperature
     target = y.to(logits.dtype) if y.is_floating_point() else y.long()
     if seen is not None:
@@ -72,14 +58,7 @@ def ce_uniform(weight: Tensor) -> Tensor:
     Every vector is a sample of its own class, classified by all of them. For d ≥ K − 1 it is least at the regular
     simplex: log(1 + (K − 1) exp(−K/(K − 1))), since w̄_k·w̄_k = 1 and log(1 + Σ exp) is convex and increasing.
 
-    Args:
-        weight: (K, d) w, float32, float64 or bfloat16, normalised here; so the gradient is orthogonal to it.
-
-    Returns:
-        The loss in float32, or float64 for float64; zero for a single class.
-
-    Raises:
-        ValueError: wrong shape or type; on the CPU also a row that is zero.
+    Argument, type of the result and errors are those of `ltnb.losses.bce_uniform`.
     """
     cosines = classifier_cosines(weight)
     return F.cross_entropy(cosines, torch.arange(len(weight), device=weight.device))

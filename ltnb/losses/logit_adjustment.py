@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ltnb.losses.checks import check_choice, check_class_counts, check_matrix
+from ltnb.losses.checks import check_class_counts, check_matrix, check_reduction
 from ltnb.losses.labels import check_labels
 
 
@@ -49,7 +49,7 @@ def logit_adjusted_cross_entropy(
     y = y.to(dtype) if y.is_floating_point() else y.long()
     if not (isinstance(tau, Real) and 0 <= tau < math.inf):
         raise ValueError(f"tau must be a finite number ≥ 0, got {tau!r}")
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
     counts = check_class_counts(class_counts, num_classes)
     log_prior = (counts / counts.sum()).log().to(logits.device, dtype)
     return F.cross_entropy(logits.to(dtype) + tau * log_prior, y, reduction=reduction)

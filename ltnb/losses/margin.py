@@ -8,13 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ltnb.losses.checks import (
-    check_choice,
-    check_class_counts,
-    check_class_indices,
-    check_matrix,
-    check_positive,
-)
+from ltnb.losses.checks import check_class_counts, check_class_indices, check_matrix, check_positive, check_reduction
 
 
 def margin_cross_entropy(
@@ -48,7 +42,7 @@ def margin_cross_entropy(
     num_samples, num_classes = cosines.shape
     check_class_indices("y", y, num_samples, num_classes)
     check_positive("scale", scale)
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
     dtype, y = torch.promote_types(cosines.dtype, torch.float32), y.long()
     own_margins = _check_margins(margins, num_classes).to(cosines.device, dtype).expand(num_classes)[y]
     shifts = torch.zeros_like(cosines, dtype=dtype).scatter(1, y[:, None], own_margins[:, None])

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ltnb.losses.anchors import reduce_anchors
-from ltnb.losses.checks import check_choice
+from ltnb.losses.checks import check_reduction
 from ltnb.losses.labels import check_labels, has_seen_class
 from ltnb.losses.similarities import classifier_cosines, joint_logits, memory_cosines
 
@@ -37,7 +37,7 @@ def mse_joint(features: Tensor, y: Tensor, weight: Tensor, bias: Tensor, *, redu
     """
     logits = joint_logits(features, weight, bias)
     check_labels(y, *logits.shape)
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
     losses = (logits - _targets(y, logits)).square().sum(dim=1)
     return reduce_anchors(losses, has_seen_class(y, None), reduction)
 
@@ -56,24 +56,11 @@ def mse_contrastive(
     zero asked of the others is more than the simplex gives: in d ≥ K dimensions z leaves the span, and the least value
     is 1/K, at cos(z, m_y) = (K − 1)/K.
 
-    Args:
-        z: (N, d) projections, float32, float64 or bfloat16, normalised here.
-        y: (N,) integer labels in [0, K), or (N, K) soft labels of any floating-point type.
-        memory: (K, d) m, normalised here, with gradient if it asks for one; rows of unseen classes may hold anything.
-        seen: (K,) bool, the classes whose row of the memory is filled; None: all.
-        reduction: "mean" over the samples with a class that is seen, their "sum", or "none": (N,), 0 for the others.
-            If no class of the batch is seen the loss is zero and so is its gradient.
-
-    Returns:
-        The loss in float32, or float64 if z or memory are.
-
-    Raises:
-        ValueError: wrong shapes or types, unknown reduction; on the CPU also a label outside [0, K), a soft label that
-            is no distribution, and a row of z or of a seen class that is zero.
+    Arguments, type of the result and errors are those of `ltnb.losses.bce_contrastive`, but for the temperature.
     """
     cosines = memory_cosines(z, memory, seen)
     check_labels(y, *cosines.shape)
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
     terms = (cosines - _targets(y, cosines)).square()
     if seen is not None:
         terms = torch.where(seen, terms, 0)
@@ -88,14 +75,7 @@ def mse_uniform(weight: Tensor) -> Tensor:
     It is zero at the regular simplex and nowhere else. (Asking for cosines of zero would be met by an orthogonal
     frame.)
 
-    Args:
-        weight: (K, d) w, float32, float64 or bfloat16, normalised here; so the gradient is orthogonal to it.
-
-    Returns:
-        The loss in float32, or float64 for float64; zero for a single class.
-
-    Raises:
-        ValueError: wrong shape or type; on the CPU also a row that is zero.
+    Argument, type of the result and errors are those of `ltnb.losses.bce_uniform`.
     """
     cosines, num_classes = classifier_cosines(weight), len(weight)
     # A single class has no pair, whatever its cosine would have been compared with.

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ltnb.losses.anchors import reduce_anchors
-from ltnb.losses.checks import check_choice, check_class_indices, check_positive, check_unit_rows
+from ltnb.losses.checks import check_class_indices, check_positive, check_reduction, check_unit_rows
 from ltnb.losses.partition import log_partition
 
 
@@ -53,7 +53,7 @@ def supervised_contrastive(
     else:
         check_positive("temperature", temperature)
     _check_keys(keys, key_labels, z.shape[1])
-    check_choice("reduction", reduction, ("mean", "sum", "none"))
+    check_reduction(reduction)
 
     # Autocast would take the products below back to half precision.
     with torch.autocast(z.device.type, enabled=False):
