@@ -102,8 +102,10 @@ class MethodSettings(BaseModel):
     second_stage: Literal["none", "rebalance", "retrain"] = "none"
     second_stage_epochs: Count = 10
     second_stage_learning_rate: Positive = 0.01
-    class_balance: Annotated[float, Field(ge=0, lt=1)] = 0.9999  # β
-    max_norm: Positive | None = None  # the longest a classifier vector may be
+    class_balance: Annotated[float, Field(ge=0, lt=1)] = 0.9999  # β; 0 weighs every class the same
+    # The longest a classifier vector may be. The logits of a normalised classifier do not depend on it: there it lets
+    # every step turn the vectors further, in proportion to 1/length². BCE3S's code does so, with 0.1.
+    max_norm: Positive | None = None
 
     # Where a method needs another optimiser than the protocol's; then a comparison has to say so.
     learning_rate: Positive | None = None
@@ -149,6 +151,13 @@ class MethodSettings(BaseModel):
         "class_balance": ("second_stage", ("rebalance",)),
         "max_norm": ("second_stage", ("rebalance",)),
     }
+    # Nor does it while a share keeps everything.
+    _idle_at_one: ClassVar[dict[str, str]] = {
+        "negatives": "negative_rate",
+        "head_above": "head_mix",
+        "nearest_heads": "head_mix",
+        "head_weights": "head_mix",
+    }
 
     def slots(self) -> dict[str, Any]:
         """Return the settings that have an effect, by name."""
@@ -156,7 +165,8 @@ class MethodSettings(BaseModel):
 
     def first_synthetic_epoch(self, epochs: int) -> int:
         """Return the first of ``epochs`` that has synthetic features: never the very first, which is looked at."""
-        return max(2, math.floor(self.synthesis_start * epochs) + 1)
+        # Rounded first: 0.29 · 100 is 28.999999999999996 in floating point.
+        return max(2, math.floor(round(self.synthesis_start * epochs, 9)) + 1)
 
     def check_classes(self, class_counts: Sequence[int], feature_dim: int | None = None) -> None:
         """Refuse classes that the slots cannot work on.
@@ -187,7 +197,8 @@ class MethodSettings(BaseModel):
                 f"expected at least {num_classes - 1}"
             )
         heads = sum(count > self.head_above for count in class_counts)
-        if self.contrast in PAIRED_CONTRASTS and self.synthesis == "supports" and self.nearest_heads > heads:
+        borrows = self.contrast in PAIRED_CONTRASTS and self.synthesis == "supports" and self.head_mix < 1
+        if borrows and self.nearest_heads > heads:
             raise ValueError(
                 f"nearest_heads: {self.nearest_heads} of {heads} classes with more than {self.head_above} training "
                 f"images; expected at most {heads}, or a head_above that leaves more heads"
@@ -207,18 +218,17 @@ class MethodSettings(BaseModel):
     def _every_setting_has_an_effect(self) -> Self:
         for name in sorted(self.model_fields_set & self._owners.keys()):
             idle = self._idle(name)
-            value = getattr(self, name)
-            if idle is not None and value != "none" and value is not None and value is not False:
+            if idle is not None:
                 slot, values = idle
                 raise ValueError(
-                    f"{name}: {value!r} has no effect while {slot} is {getattr(self, slot)!r}; "
+                    f"{name}: {getattr(self, name)!r} has no effect while {slot} is {getattr(self, slot)!r}; "
                     f"expected {slot} to be {' or '.join(map(repr, values))}"
                 )
-        if "negatives" in self.model_fields_set and self.negative_rate == 1:
-            raise ValueError(
-                f"negatives: {self.negatives!r} has no effect while negative_rate is 1, which keeps them all; "
-                "expected a lower negative_rate"
-            )
+        for name, share in self._idle_at_one.items():
+            if name in self.model_fields_set and getattr(self, share) == 1:
+                raise ValueError(
+                    f"{name}: {getattr(self, name)!r} has no effect while {share} is 1; expected a lower {share}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -280,6 +290,23 @@ class MethodSettings(BaseModel):
                 raise ValueError("second_stage: 'rebalance' has nothing to train: an anchored classifier is fixed")
             if self.contrast == "balanced" and self.complement and self.prototypes == "classifier":
                 raise ValueError("prototypes: 'classifier' trains the classifier's vectors, which are anchored")
+        return self
+
+    @model_validator(mode="after")
+    def _second_stage_fits(self) -> Self:
+        if self.second_stage != "rebalance":
+            return self
+        # With both, f_y estimates log p(x | y) − log π_y: what was rare is then taken for frequent.
+        if self.classification == "logit-adjusted" and self.class_balance > 0:
+            raise ValueError(
+                "second_stage: 'rebalance' weighs classes by their size, for which classification 'logit-adjusted' "
+                "corrects already; expected another classification, or second_stage to be 'retrain'"
+            )
+        if self.max_norm is not None and self.classifier == "cosine":
+            raise ValueError(
+                f"max_norm: {self.max_norm} leaves every cosine as it is; "
+                "expected classifier to be 'linear' or 'normalised'"
+            )
         return self
 
     @model_validator(mode="after")

@@ -97,6 +97,7 @@ class SupportSynthesis(Synthesis):
         num_classes = len(self.class_counts)
         amount = self.settings.synthetic_features
         wanted = lacking(y, num_classes) if amount == "equalise" else torch.full_like(self.class_counts, amount)
+        wanted = torch.where(self.centres.any(dim=1), wanted, 0)  # none of a class without a support
         classes = torch.repeat_interleave(torch.arange(num_classes, device=y.device), wanted)
         if self.settings.support_law == "uniform":
             drawn = geometry.uniform_in_cap(self.centres[classes], self.radii[classes], generator)
@@ -121,28 +122,34 @@ class SupportSynthesis(Synthesis):
         due = first <= epoch + 1 <= epochs
         if due and (not self.estimated or (epoch + 1 - first) % self.settings.support_refresh == 0):
             z, y = (torch.cat(parts) for parts in zip(*self.epoch, strict=True))
-            supports = rectified_and_capped(
-                geometry.confidence_supports(z, y, len(self.class_counts), quantile=self.settings.support_quantile),
-                self.settings,
-                self.class_counts,
-                self.heads,
-            )
+            supports = rectified_and_capped(self._supports(z, y), self.settings, self.class_counts, self.heads)
             for name, value in supports._asdict().items():
                 getattr(self, name).copy_(value)
             self.estimated.fill_(True)
         self.epoch = []
+
+    def _supports(self, z: Tensor, y: Tensor) -> geometry.Supports:
+        """Estimate every class's support; a class whose labels noise has all taken away has none, so zeros."""
+        num_classes = len(self.class_counts)
+        seen = torch.bincount(y, minlength=num_classes).nonzero().squeeze(1)
+        number = torch.zeros_like(self.class_counts).index_copy(0, seen, torch.arange(len(seen), device=y.device))
+        found = geometry.confidence_supports(z, number[y], len(seen), quantile=self.settings.support_quantile)
+        return geometry.Supports(
+            *(part.new_zeros(num_classes, *part.shape[1:]).index_copy(0, seen, part) for part in found)
+        )
 
 
 def rectified_and_capped(
     supports: geometry.Supports, settings: MethodSettings, class_counts: Tensor, heads: Tensor
 ) -> geometry.Supports:
     """Mix supports with those of the nearest heads and cut them to the largest common radius, as ``settings`` say."""
-    rectified = geometry.rectified_supports(
-        supports,
-        class_counts,
-        heads,
-        nearest=settings.nearest_heads,
-        mix=settings.head_mix,
-        weights=settings.head_weights,
-    )
-    return geometry.capped(rectified) if settings.support_cap else rectified
+    if settings.head_mix < 1:  # else no class borrows, and there need not be any head
+        supports = geometry.rectified_supports(
+            supports,
+            class_counts,
+            heads,
+            nearest=settings.nearest_heads,
+            mix=settings.head_mix,
+            weights=settings.head_weights,
+        )
+    return geometry.capped(supports) if settings.support_cap else supports

@@ -54,6 +54,12 @@ IMPOSSIBLE: list[tuple[type[MethodSettings], dict[str, Any], str]] = [
     (FNPAL, {"classification": "margin", "margins": "ldam", "margin": 0.0}, "margin: 0 leaves no margin"),
     (PAL, {"spread": "binary"}, "spread: 'binary' has nothing to move"),
     (FNPAL, {"second_stage": "rebalance"}, "second_stage: 'rebalance' has nothing to train"),
+    (BCL, {"second_stage": "rebalance"}, "second_stage: 'rebalance' weighs classes .* 'logit-adjusted' corrects alr"),
+    (
+        CrossEntropy,
+        {"classifier": "cosine", "second_stage": "rebalance", "max_norm": 0.1},
+        r"max_norm: 0\.1 leaves every cosine as it is; expected classifier to be 'linear' or 'normalised'",
+    ),
     (BCL, {"classifier": "anchored"}, "prototypes: 'classifier' trains the classifier's vectors, which are anchored"),
     (BCL, {"averaging": "L3", "complement": False}, "averaging: 'L3' contrasts with prototypes"),
     (FeatRecon, {"temperature": 0.5}, r"head_temperature: .* lies below temperature 0\.5"),
@@ -72,13 +78,11 @@ def test_what_cannot_be_is_refused_with_the_settings_name(
 
 @pytest.mark.parametrize("name", sorted(MethodSettings._owners))
 def test_a_setting_without_effect_is_refused(name: str) -> None:
-    """Cross-entropy on a linear classifier leaves all of them idle, but for values that ask for nothing."""
+    """Cross-entropy on a linear classifier leaves all of them idle, with false, none and 0 as with any other value."""
+    assert name not in CrossEntropy().slots()
     for value in any_method.CHOICES[name]:
-        if value == "none" or value is None or value is False:
-            assert name not in CrossEntropy(**{name: value}).slots()
-        else:
-            with pytest.raises(ValidationError, match=f"{name}: .* has no effect while .* expected"):
-                CrossEntropy(**{name: value})
+        with pytest.raises(ValidationError, match=f"{name}: .* has no effect while .* expected"):
+            CrossEntropy(**{name: value})
 
 
 def test_which_negatives_are_drawn_has_no_effect_while_all_are_kept() -> None:
@@ -87,9 +91,22 @@ def test_which_negatives_are_drawn_has_no_effect_while_all_are_kept() -> None:
     assert BCE3S(negatives="batch", negative_rate=0.4).negatives == "batch"
 
 
-def test_zero_is_a_value_and_not_the_absence_of_one() -> None:
-    with pytest.raises(ValidationError, match=r"margin: 0\.0 has no effect while classification is 'cross-entropy'"):
-        CrossEntropy(margin=0.0)
+@pytest.mark.parametrize(("name", "value"), [("head_above", 5), ("nearest_heads", 1), ("head_weights", "printed")])
+def test_heads_have_no_effect_while_no_class_borrows(name: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match=f"{name}: {value!r} has no effect while head_mix is 1"):
+        FeatRecon(**{name: value, "head_mix": 1.0})
+    assert getattr(FeatRecon(**{name: value, "head_mix": 0.9}), name) == value
+
+
+def test_without_weights_a_rebalanced_stage_corrects_the_prior_once() -> None:
+    assert BCL(second_stage="rebalance", class_balance=0.0).class_balance == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "epochs", "first"), [(0.29, 100, 30), (0.5, 60, 31), (0.0, 60, 2), (0.5, 3, 2), (0.999, 100, 100)]
+)
+def test_synthetic_features_begin_after_their_share_of_the_epochs(start: float, epochs: int, first: int) -> None:
+    assert FeatRecon(synthesis_start=start).first_synthetic_epoch(epochs) == first
 
 
 def test_a_systems_own_defaults_may_lie_idle() -> None:
@@ -139,6 +156,7 @@ def test_classes_at_the_limit_are_fine() -> None:
         PAL().check_classes([1] * 66, feature_dim=64)
     BCL(prototypes="anchored", projection_dim=3).check_classes(COUNTS)
     FeatRecon(synthesis="none").check_classes(COUNTS)
+    FeatRecon(head_mix=1.0).check_classes(COUNTS)  # no class borrows from a head
     BCL(complement=False, projection_dim=2).check_classes(COUNTS)
 
 

@@ -29,7 +29,9 @@ def epoch_of_features(seed: int = 0, spread: float = 0.3) -> tuple[Tensor, Tenso
 
 
 def support_synthesis(**changes: Any) -> SupportSynthesis:
-    defaults = {"synthesis_start": 0.0, "head_above": 5, "nearest_heads": 1, "projection_dim": P}
+    defaults = {"synthesis_start": 0.0, "projection_dim": P}
+    if changes.get("head_mix") != 1:
+        defaults |= {"head_above": 5, "nearest_heads": 1}
     return SupportSynthesis(FeatRecon(**{**defaults, **changes}), COUNTS).double()
 
 
@@ -98,6 +100,7 @@ def support_by_hand(z: Tensor, quantile: float) -> tuple[list[float], float, flo
 @pytest.mark.parametrize("quantile", [0.99, 0.6])
 def test_supports_of_real_features_by_hand(quantile: float) -> None:
     synthesis = estimated(head_mix=1.0, support_cap=False, support_quantile=quantile)
+    assert len(synthesis.heads) == 0  # and none is needed
     z, y = epoch_of_features()
     for k in range(K):
         centre, *numbers = support_by_hand(z[y == k], quantile)
