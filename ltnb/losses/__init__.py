@@ -11,8 +11,10 @@ from ltnb.losses.binary_cross_entropy import bce_contrastive, bce_joint, bce_uni
 from ltnb.losses.cross_entropy import ce_contrastive, ce_uniform
 from ltnb.losses.logit_adjustment import logit_adjusted_cross_entropy
 from ltnb.losses.margin import ldam_margins, margin_cross_entropy
+from ltnb.losses.modified_cross_entropy import focal, gce, sce
 from ltnb.losses.squared_error import mse_contrastive, mse_joint, mse_uniform
 from ltnb.losses.supervised_contrastive import supervised_contrastive
+from ltnb.losses.symmetric import mae, nce, nfl, nsl, rce
 from ltnb.losses.temperatures import class_temperatures
 
 __all__ = [
@@ -23,12 +25,20 @@ __all__ = [
     "ce_contrastive",
     "ce_uniform",
     "class_temperatures",
+    "focal",
+    "gce",
     "ldam_margins",
     "logit_adjusted_cross_entropy",
+    "mae",
     "margin_cross_entropy",
     "mse_contrastive",
     "mse_joint",
     "mse_uniform",
+    "nce",
+    "nfl",
+    "nsl",
+    "rce",
+    "sce",
     "supervised_contrastive",
     "valid_anchors",
 ]

@@ -10,14 +10,12 @@ Each term has counterparts to stand in its place, with softmax (`ltnb.losses.cro
 (`ltnb.losses.squared_error`).
 """
 
-from numbers import Real
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ltnb.losses.anchors import reduce_anchors
-from ltnb.losses.checks import check_choice, check_positive, check_reduction
+from ltnb.losses.checks import check_choice, check_positive, check_positive_share, check_reduction
 from ltnb.losses.labels import check_labels, has_seen_class, positive_classes
 from ltnb.losses.negatives import kept_apart, kept_by_batch
 from ltnb.losses.similarities import classifier_cosines, joint_logits, memory_cosines
@@ -73,8 +71,7 @@ def bce_joint(
     """
     logits = joint_logits(features, weight, bias)
     check_labels(y, *logits.shape)
-    if not (isinstance(negative_rate, Real) and 0 < negative_rate <= 1):
-        raise ValueError(f"negative_rate must be a number in (0, 1], got {negative_rate!r}")
+    check_positive_share("negative_rate", negative_rate)
     check_choice("negatives", negatives, ("independent", "batch"))
     check_reduction(reduction)
 

@@ -32,6 +32,18 @@ def check_positive(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
 
 
+def check_non_negative(name: str, value: float) -> None:
+    """Refuse a value that is not a finite number ≥ 0."""
+    if not (isinstance(value, Real) and 0 <= value < math.inf):
+        raise ValueError(f"{name} must be a finite number ≥ 0, got {value!r}")
+
+
+def check_positive_share(name: str, value: float) -> None:
+    """Refuse a value that is not a number in (0, 1]."""
+    if not (isinstance(value, Real) and 0 < value <= 1):
+        raise ValueError(f"{name} must be a number in (0, 1], got {value!r}")
+
+
 def check_matrix(name: str, matrix: Tensor) -> None:
     """Refuse anything but a floating-point matrix with at least one row and one column."""
     if matrix.ndim != 2 or matrix.numel() == 0 or not matrix.is_floating_point():

@@ -1,14 +1,12 @@
 """Logit-adjusted cross-entropy (Menon et al., ICLR 2021), the logit compensation of BCL (Zhu et al., CVPR 2022)."""
 
-import math
 from collections.abc import Sequence
-from numbers import Real
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ltnb.losses.checks import check_class_counts, check_matrix, check_reduction
+from ltnb.losses.checks import check_class_counts, check_matrix, check_non_negative, check_reduction
 from ltnb.losses.labels import check_labels
 
 
@@ -47,8 +45,7 @@ def logit_adjusted_cross_entropy(
     dtype = torch.promote_types(logits.dtype, torch.float32)
     check_labels(y, num_samples, num_classes)
     y = y.to(dtype) if y.is_floating_point() else y.long()
-    if not (isinstance(tau, Real) and 0 <= tau < math.inf):
-        raise ValueError(f"tau must be a finite number ≥ 0, got {tau!r}")
+    check_non_negative("tau", tau)
     check_reduction(reduction)
     counts = check_class_counts(class_counts, num_classes)
     log_prior = (counts / counts.sum()).log().to(logits.device, dtype)
