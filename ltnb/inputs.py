@@ -23,7 +23,7 @@ def prepared_dataset(place: Workspace, name: str, params: Params) -> Dataset:
         FileNotFoundError: in the pipeline's workspace, it has not been prepared; the message names the file.
     """
     if not place.is_pipeline:
-        prepare(name, params.datasets[name], place.data(name))
+        prepare(name, params.datasets[name], place.data(name), place.project)
     return load(place.data(name))
 
 
@@ -72,11 +72,11 @@ def main(name: str) -> None:
     params = load_params(place.project / FILE_NAME)
     if name not in params.datasets:
         raise ParamsError(f"datasets.{name} is not in {FILE_NAME}; expected one of {', '.join(params.datasets)}")
-    prepare(name, params.datasets[name], place.data(name))
+    prepare(name, params.datasets[name], place.data(name), place.project)
 
 
 if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
-    except ParamsError as error:
+    except (ParamsError, FileNotFoundError) as error:
         sys.exit(str(error))

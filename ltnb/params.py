@@ -115,7 +115,7 @@ class Params(BaseModel):
         for name, method in self.methods.items():
             for dataset, settings in self.datasets.items():
                 try:
-                    method.check_classes(settings.class_counts)
+                    method.check_classes(settings.expected_label_counts)
                 except ValueError as error:
                     faults.setdefault(name, f"{error} (with the classes of {dataset})")
             epochs = self.training.epochs
@@ -204,9 +204,9 @@ def _fault(details: ErrorDetails, file: Path, lines: Any) -> str:
     system = None
     if path[:1] == ["methods"] and len(path) > 2 and path[2] in _systems():
         system = _systems()[str(path.pop(2))]  # pydantic's tag of the union, not a key of the file
-        path[3:] = [place for place in path[3:] if isinstance(place, int)]  # as are a setting's alternatives
     if path[-1:] == ["[key]"]:
         path.pop()
+    path[3:] = [place for place in path[3:] if isinstance(place, int)]  # a setting's alternatives are pydantic's, too
     name = ".".join(map(str, path)) or "the file"
     where = f"{file}:{_line(lines, path)}: {name}"
     value, context = details["input"], details.get("ctx", {})

@@ -9,6 +9,11 @@ A run's folder, ``runs/<dataset>/<method>/seed-<n>/``, holds
 - ``model.safetensors``: the weights;
 - ``notebook.ipynb``: the notebook that ran, where a notebook did.
 
+Where training labels are wrong, ``params.json`` has ``noise``: the rates and the transition matrix that were wanted and
+that came about. ``metrics.json`` and the evaluated epochs of ``history.csv`` have ``train_accuracy_clean``, by the true
+labels, and of the images with a wrong label ``memorised`` and ``recovered``, the shares predicted as that label and as
+the true class. ``embeddings.npz`` has ``train_clean_labels``; ``train_labels`` are those that are given.
+
 ``metrics.json`` is written last: a folder that has it is complete.
 """
 

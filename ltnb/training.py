@@ -83,12 +83,29 @@ def batches(
 def accuracies(predictions: Tensor, labels: Tensor, class_counts: Tensor) -> dict[str, float]:
     """Return ``accuracy`` and ``accuracy_<group>`` for many, medium and few: shares of right predictions.
 
-    The groups go by the class's number of *training* images; a group without classes is absent.
+    The groups go by the class's number of *training* images, as the experiment cut its tail; a group without classes is
+    absent.
     """
     right = (predictions == labels).double()
     result = {"accuracy": right.mean().item()}
     for group, classes in class_groups(class_counts).items():
         result[f"accuracy_{group}"] = right[torch.isin(labels, classes)].mean().item()
+    return result
+
+
+def memorisation(predictions: Tensor, labels: Tensor, clean_labels: Tensor) -> dict[str, float]:
+    """Return what a network makes of training images some of which have a wrong label.
+
+    ``train_accuracy_clean`` is the share of all images that are predicted as their true class. Of the images with a
+    wrong label, ``memorised`` is the share that are predicted as that label and ``recovered`` the share that are
+    predicted as their true class; both are absent where no label is wrong.
+    """
+    wrong = labels != clean_labels
+    recognised = (predictions == clean_labels).double()
+    result = {"train_accuracy_clean": recognised.mean().item()}
+    if wrong.any():
+        result["memorised"] = (predictions == labels)[wrong].double().mean().item()
+        result["recovered"] = recognised[wrong].mean().item()
     return result
 
 
@@ -105,12 +122,16 @@ def device_of(training: TrainingSettings) -> torch.device:
 
 
 def describe(settings: RunSettings, dataset: Dataset, method: Method) -> dict[str, Any]:
-    """Return what goes into ``params.json``: everything that a run's numbers depend on."""
+    """Return what goes into ``params.json``: everything that a run's numbers depend on.
+
+    With label noise that includes ``noise``, how much was wanted and how much came about.
+    """
     device = device_of(settings.training)
     return {
         **settings.model_dump(mode="json"),
         "class_counts": dataset.class_counts.tolist(),
         "class_names": dataset.class_names,
+        **({} if dataset.noise is None else {"noise": dataset.noise}),
         "encoder": {
             "name": settings.training.encoder,
             "parameters": sum(parameter.numel() for parameter in method.encoder.parameters()),
@@ -162,7 +183,7 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
         torch.manual_seed(seeds[0])
         channels = dataset.train_images.shape[1]
         try:
-            method = Method(settings.method, training.encoder, channels, dataset.class_counts.tolist())
+            method = Method(settings.method, training.encoder, channels, dataset.known_counts.tolist())
         except ValueError as error:
             raise ValueError(f"methods.{settings.method_name}: {error}") from error
     method.to(device)
@@ -392,17 +413,21 @@ class _Evaluation:
     def watch(self, method: Method) -> dict[str, float]:
         """Return ``train_accuracy``; of the test images ``test_accuracy`` and its groups; and the classifier's shape.
 
-        That is the mean length of its vectors and, in degrees, the smallest angle between two of them.
+        That is the mean length of its vectors and, in degrees, the smallest angle between two of them. With wrong
+        training labels ``train_accuracy`` goes by those, and what `memorisation` says stands beside it.
         """
         dataset = self.dataset
-        train = (self._logits(method, "train").argmax(dim=1) == dataset.train_labels).double().mean().item()
+        predictions = self._logits(method, "train").argmax(dim=1)
+        train = {"train_accuracy": (predictions == dataset.train_labels).double().mean().item()}
+        if dataset.train_clean_labels is not None:
+            train |= memorisation(predictions, dataset.train_labels, dataset.train_clean_labels)
         predictions = self._logits(method, "test").argmax(dim=1)
         test = accuracies(predictions, dataset.test_labels, dataset.class_counts)
         weight = method.classifier.weight.detach().double().cpu()
         directions = torch.nn.functional.normalize(weight, dim=1)
         largest = (directions @ directions.T).fill_diagonal_(-1).amax().clamp(-1, 1)
         return {
-            "train_accuracy": train,
+            **train,
             **{f"test_{name}": value for name, value in test.items()},
             "classifier_norm": weight.norm(dim=1).mean().item(),
             "classifier_smallest_angle": largest.arccos().rad2deg().item(),
@@ -411,6 +436,7 @@ class _Evaluation:
     def metrics(self, method: Method, history: History) -> dict[str, float]:
         """Return ``metrics.json``: test accuracies (all, by group, by class), and how training ended.
 
+        That is the loss and what `watch` says of the training images.
         After a second stage the first one's accuracies stand beside it, as ``first_stage_accuracy`` and its groups.
         """
         dataset, last = self.dataset, history[-1]
@@ -426,7 +452,8 @@ class _Evaluation:
                 for name, value in first.items()
                 if name.startswith("test_accuracy")
             }
-        return {**result, "train_accuracy": last["train_accuracy"], "train_loss": last["total"]}
+        watched = ("train_accuracy", "train_accuracy_clean", "memorised", "recovered")
+        return {**result, **{name: last[name] for name in watched if name in last}, "train_loss": last["total"]}
 
     @torch.no_grad()
     def projections(self, method: Method) -> dict[str, np.ndarray]:
@@ -447,6 +474,7 @@ class _Evaluation:
         dataset = self.dataset
         arrays: dict[str, Tensor | None] = {
             "train_labels": dataset.train_labels,
+            "train_clean_labels": dataset.train_clean_labels,
             "test_labels": dataset.test_labels,
             "test_logits": self._logits(method, "test"),
             "class_counts": dataset.class_counts,

@@ -1,10 +1,12 @@
 """A data set that a network learns in seconds, and the settings of a run on it."""
 
+import dataclasses
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ltnb.data.prepare import Dataset
+from ltnb.data.prepare import Dataset, describe_noise
 from ltnb.data.settings import DatasetSettings
 from ltnb.methods import CrossEntropy, MethodSettings
 from ltnb.params import RunSettings, TrainingSettings
@@ -32,6 +34,20 @@ def bars() -> Dataset:
         mean=torch.tensor([0.2]),
         std=torch.tensor([0.25]),
         fingerprint="0" * 64,
+    )
+
+
+def noisy_bars(given: Tensor) -> Dataset:
+    """The bars with these training labels (N,) in the place of the true ones."""
+    clean = bars()
+    settings = DatasetSettings(**DATASET.model_dump(), noise="symmetric", noise_rate=0.4)
+    return dataclasses.replace(
+        clean,
+        settings=settings,
+        train_labels=given,
+        train_clean_labels=clean.train_labels,
+        noise=describe_noise(settings, clean.train_labels, given, clean.num_classes),
+        fingerprint="2" * 64,
     )
 
 

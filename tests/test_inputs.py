@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from mnist_files import write_mnist
 
 from ltnb import inputs
 from ltnb.params import Params, ParamsError, load
@@ -41,6 +42,16 @@ def test_a_workspace_lies_in_the_project_wherever_the_notebook_is(project: Path)
     assert not by_hand.is_pipeline
     # DVC empties a run's folder before it trains: the checkpoint must not lie there.
     assert not pipeline.checkpoint("d", "m", 3).is_relative_to(pipeline.run("d", "m", 3))
+
+
+def test_a_root_is_relative_to_the_project_wherever_the_notebook_is(project: Path) -> None:
+    write_mnist(project / "images", 9, 5)
+    text = EXPERIMENT.replace("source: digits", "source: mnist, root: images").replace("largest: 10", "largest: 9")
+    (project / "params.yaml").write_text(text, encoding="utf-8")
+    params = load(project / "params.yaml")
+    by_hand = inputs.prepared_dataset(Workspace.open("scratch"), "tiny", params)
+    inputs.main("tiny")
+    assert inputs.prepared_dataset(Workspace.open("."), "tiny", params).fingerprint == by_hand.fingerprint
 
 
 def test_the_pipeline_makes_up_for_nothing(project: Path, params: Params) -> None:

@@ -56,6 +56,14 @@ def test_every_method_is_checked_against_the_classes_of_every_dataset(file: Path
     assert "7: methods.pal: feature_dim: 2" in second
 
 
+def test_methods_are_checked_against_the_labels_that_noise_is_expected_to_leave(file: Path) -> None:
+    text = GOOD.replace("{system: ce}", "{system: featrecon, head_above: 100, nearest_heads: 1}")
+    file.write_text(text, encoding="utf-8")
+    assert params.load(file)  # 124 images of the largest class, one head
+    message = faults(file, text.replace("imbalance: 100", "imbalance: 100, noise: symmetric, noise_rate: 0.4"))
+    assert "4: methods.ce: nearest_heads: 1 of 0 classes with more than 100 training images" in message
+
+
 def test_a_row_is_its_systems_defaults_and_what_it_changes(file: Path) -> None:
     file.write_text(GOOD.replace("1e-1", "0.2, averaging: L2"), encoding="utf-8")
     method = params.load(file).run("digits-if100", "bcl", 3).method
@@ -117,6 +125,46 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
             "2: datasets.digits-if100.imbalance: 0.5: should be greater than or equal to 1",
         ),
         ("imbalance: 100", "imbalance: .inf", "2: datasets.digits-if100.imbalance: inf: should be a finite number"),
+        (
+            "imbalance: 100",
+            "imbalance: 100, noise: symmetric, noise_rate: 1.2",
+            "2: datasets.digits-if100: noise_rate = 1.2: expected a probability of at least 0 and below 1",
+        ),
+        (
+            "imbalance: 100",
+            "imbalance: 100, noise: symetric",
+            "2: datasets.digits-if100.noise: 'symetric'; did you mean symmetric?",
+        ),
+        (
+            "imbalance: 100",
+            "imbalance: 100, noise_rate: '0.2'",
+            "2: datasets.digits-if100.noise_rate: '0.2': should be a valid number",
+        ),
+        (
+            "imbalance: 100",
+            "imbalance: 100, noise: asymmetric, noise_rate: 0.2, noise_mapping: {3: 12}",
+            "2: datasets.digits-if100: noise_mapping 3 → 12: class 12: expected 0 … 9",
+        ),
+        (
+            "imbalance: 100",
+            "imbalance: 100, noise_mapping: {a: 1}",
+            "2: datasets.digits-if100.noise_mapping: 'a': should be a valid integer",
+        ),
+        (
+            "imbalance: 100",
+            "imbalance: 100, noise_mapping: {3: 1.5}",
+            "2: datasets.digits-if100.noise_mapping.3: 1.5: should be a valid integer",
+        ),
+        (
+            "imbalance: 100",
+            "imbalance: 100, noise_rates: 0.2",
+            "2: datasets.digits-if100.noise_rates: 0.2: unknown key; did you mean noise_rate?",
+        ),
+        (
+            "{source: digits,",
+            "{source: mnist,",
+            "2: datasets.digits-if100: root is missing; expected the folder that mnist is read from",
+        ),
         ("{epochs: 10}", "{epoch: 10}", "7: training.epoch: 10: unknown key; did you mean epochs?"),
         ("{epochs: 10}", "{epochs: 10.5}", "7: training.epochs: 10.5: should be a valid integer"),
         ("{epochs: 10}", "{epochs: 3}", "7: training: warmup_epochs: 5 takes all 3 epochs; expected fewer"),

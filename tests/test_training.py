@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from bars import COUNTS, bars, settings_of
+from bars import COUNTS, bars, noisy_bars, settings_of
 from ruamel.yaml import YAML
 
 from ltnb import runs, training
+from ltnb.data.noise import symmetric_noise
 from ltnb.data.prepare import Dataset
 from ltnb.methods import BCE3S, BCL, CrossEntropy, FeatRecon, LogitAdjustment, SupervisedContrastive
 from ltnb.methods.assembly import Method
 from ltnb.params import TrainingSettings
+
+NOISE_NAMES = {"train_accuracy_clean", "memorised", "recovered", "train_clean_labels", "noise", "noise_rate"}
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +100,94 @@ def test_what_a_run_leaves(method: Any, dataset: Dataset, tmp_path: Path) -> Non
     assert ("train_projections" in run.embeddings) == has_contrast
     assert ("prototypes" in run.embeddings) == (method.contrast == "balanced")
     assert ("contrast" in run.history) == has_contrast
+    # Nothing tells of label noise where there is none.
+    for found in (run.history, run.metrics, run.embeddings, run.params, run.params["dataset"]):
+        assert not [name for name in found if name in NOISE_NAMES]
+
+
+def test_memorisation_by_hand() -> None:
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    clean_labels = torch.tensor([0, 1, 1, 0, 0, 2])
+    predictions = torch.tensor([0, 0, 2, 0, 1, 2])
+    found = training.memorisation(predictions, labels, clean_labels)
+    assert found == pytest.approx({"train_accuracy_clean": 3 / 6, "memorised": 1 / 3, "recovered": 1 / 3})
+    assert training.memorisation(predictions, labels, labels) == pytest.approx({"train_accuracy_clean": 3 / 6})
+
+
+@pytest.mark.parametrize("method", [CrossEntropy(), BCE3S(second_stage="rebalance", second_stage_epochs=2)])
+def test_what_a_run_on_wrong_labels_leaves(method: Any, dataset: Dataset, tmp_path: Path) -> None:
+    noisy = noisy_bars(symmetric_noise(dataset.train_labels, 0.4, 4, seed=0))
+    settings = settings_of(method, epochs=2, learning_rate=0.3).model_copy(update={"dataset": noisy.settings})
+    run = training.train(settings, noisy, tmp_path / "run")
+    given, clean = run.embeddings["train_labels"], run.embeddings["train_clean_labels"]
+    assert given.tolist() == noisy.train_labels.tolist()
+    assert clean.tolist() == dataset.train_labels.tolist()
+    # Groups go by the tail that the experiment made, whatever the labels say.
+    assert run.params["class_counts"] == run.embeddings["class_counts"].tolist() == COUNTS
+    assert run.params["noise"] == noisy.noise
+    assert run.params["noise"]["label_counts"] == np.bincount(given, minlength=4).tolist() != COUNTS
+    assert run.params["dataset"]["noise_rate"] == 0.4
+    assert {"accuracy_medium", "accuracy_few"} <= run.metrics.keys()
+
+    method_again = Method(method, "resnet8", 1, noisy.known_counts.tolist())
+    method_again.begin(len(run.history) // 4)
+    method_again.load_state_dict(safetensors.torch.load_file(tmp_path / "run" / "model.safetensors"))
+    logits = method_again.classifier(torch.from_numpy(run.embeddings["train_features"]))
+    right = clean_right = memorised = recovered = wrong = 0
+    for predicted, label, true in zip(logits.argmax(dim=1).tolist(), given, clean, strict=True):
+        right += predicted == label
+        clean_right += predicted == true
+        if label != true:
+            wrong += 1
+            memorised += predicted == label
+            recovered += predicted == true
+    assert wrong > 5
+    expected = {
+        "train_accuracy": right / len(given),
+        "train_accuracy_clean": clean_right / len(given),
+        "memorised": memorised / wrong,
+        "recovered": recovered / wrong,
+    }
+    assert {name: run.metrics[name] for name in expected} == pytest.approx(expected)
+    assert run.history[list(expected)].iloc[-1].to_dict() == pytest.approx(expected)
+    assert run.history["memorised"].isna().tolist() == run.history["train_accuracy"].isna().tolist()
+
+
+def test_with_wrong_labels_a_method_knows_the_counts_of_what_is_given(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[int]] = []
+    original = Method.__init__
+
+    def method(self: Method, settings: Any, encoder: str, channels: int, counts: list[int]) -> None:
+        told.append(counts)
+        original(self, settings, encoder, channels, counts)
+
+    monkeypatch.setattr(Method, "__init__", method)
+    training.train(settings_of(epochs=1, warmup_epochs=0), dataset, tmp_path / "a")
+    noisy = noisy_bars(dataset.train_labels.where(dataset.train_labels != 3, 0))
+    training.train(settings_of(epochs=1, warmup_epochs=0), noisy, tmp_path / "b")
+    assert told == [COUNTS, [25, 9, 4, 1]]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        LogitAdjustment(),
+        CrossEntropy(classifier="cosine", classification="margin", margins="ldam"),
+        BCL(),
+        FeatRecon(head_above=5, nearest_heads=1, synthesis_start=0.0),
+        BCE3S(second_stage="rebalance", second_stage_epochs=1),
+        SupervisedContrastive(second_stage="retrain", second_stage_epochs=1),
+    ],
+    ids=lambda method: method.system,
+)
+def test_a_class_can_lose_all_its_labels(method: Any, dataset: Dataset, tmp_path: Path) -> None:
+    noisy = noisy_bars(dataset.train_labels.where(dataset.train_labels != 3, 0))
+    run = training.train(settings_of(method, epochs=3), noisy, tmp_path / "run")
+    assert np.isfinite(run.history["total"]).all()
+    assert run.params["noise"]["label_counts"] == [25, 9, 4, 0]
+    assert 0 <= run.metrics["accuracy_class_3"] <= 1
 
 
 def test_it_learns(dataset: Dataset, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 `prepare` writes two files to a folder, `load` reads them:
 
-- `arrays.npz`: images and labels of the training and the test part, and the row of the source each came from;
-- `dataset.json`: settings, class names and counts, normalisation, and the fingerprint of the arrays.
+- `arrays.npz`: images and labels of the training and the test part, and the row of the source each came from; where
+  training labels are wrong, the true ones, too;
+- `dataset.json`: settings, class names and counts, normalisation, and the fingerprint of the arrays; where training
+  labels are wrong, how many, as it was wanted and as it came about.
 """
 
 import hashlib
@@ -21,9 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ltnb.data.long_tail import class_groups, long_tail_subset
-from ltnb.data.profiles import long_tail_counts
+from ltnb.data.noise import asymmetric_noise, realised_transition_matrix, symmetric_noise, transition_matrix
 from ltnb.data.settings import DatasetSettings
-from ltnb.data.sources import SOURCES
+from ltnb.data.sources import Source, read
 from ltnb.files import replacing
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -31,20 +33,22 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A prepared data set in memory. The test part is balanced; the training part has the long tail."""
+    """A prepared data set in memory. The training part has the long tail, and wrong labels where settings say so."""
 
     name: str
     settings: DatasetSettings
     class_names: tuple[str, ...]
     train_images: Tensor  #: (N, C, H, W) uint8
-    train_labels: Tensor  #: (N,) int64
+    train_labels: Tensor  #: (N,) int64, as they are given
     train_index: Tensor  #: (N,) int64, the row of the source
     test_images: Tensor  #: (M, C, H, W) uint8
-    test_labels: Tensor  #: (M,) int64
+    test_labels: Tensor  #: (M,) int64, always the true ones
     test_index: Tensor  #: (M,) int64
     mean: Tensor  #: (C,) float32, of the training images scaled to [0, 1]
     std: Tensor  #: (C,) float32, likewise
     fingerprint: str  #: SHA-256 of all arrays
+    train_clean_labels: Tensor | None = None  #: (N,) int64, the true ones; None where all given labels are
+    noise: dict[str, Any] | None = None  #: what `describe_noise` says of the two
 
     @property
     def num_classes(self) -> int:
@@ -52,35 +56,70 @@ class Dataset:
         return len(self.class_names)
 
     @property
+    def clean_labels(self) -> Tensor:
+        """(N,) int64, the true classes of the training images."""
+        return self.train_labels if self.train_clean_labels is None else self.train_clean_labels
+
+    @property
     def class_counts(self) -> Tensor:
-        """(K,) int64, training images of each class."""
-        return torch.bincount(self.train_labels, minlength=self.num_classes)
+        """(K,) int64, training images of each class, as the experiment cut its tail; many, medium and few go by them.
+
+        They count the true labels, or the given ones where the noise came before the tail.
+        """
+        cut_by = self.train_labels if self.settings.noise_order == "before-tail" else self.clean_labels
+        return torch.bincount(cut_by, minlength=self.num_classes)
+
+    @property
+    def known_counts(self) -> Tensor:
+        """(K,) int64, training images of each class, as far as a method may know: how often each label is given.
+
+        A class can lose all its labels. Then it counts as one image: that there is such a class is known, while a
+        prior of zero would say that no image can be of it, a logit of −∞, and margins and weights would be infinite.
+        """
+        return torch.bincount(self.train_labels, minlength=self.num_classes).clamp(min=1)
 
 
-def prepare(name: str, settings: DatasetSettings, folder: Path) -> None:
-    """Split the source, cut the training part to its long tail, resize, and write the two files.
+def prepare(name: str, settings: DatasetSettings, folder: Path, project: Path = Path()) -> None:
+    """Split the source, cut the training part to its long tail, make labels wrong, resize, and write the two files.
 
     Which images are for testing depends on `source`, `test_per_class` and `seed` alone: they are the same at
-    every imbalance factor. The same settings give the same bytes.
+    every imbalance factor and with any noise. Likewise the draws of the noise are made for every image that is not
+    for testing, whether the tail keeps it or not: an image has the same label at every imbalance factor that has it.
+    The same settings give the same bytes.
+
+    Args:
+        name: the data set's key in `params.yaml`.
+        settings: its row.
+        folder: where the files go.
+        project: what a relative `root` of the settings is relative to; by default the current folder.
 
     Raises:
-        ValueError: a class of the source is too small for the settings.
+        ValueError: a class of the source, or a label that noise left, is too rare for the settings.
+        FileNotFoundError: a file of the source is missing; the message names it.
     """
-    source = SOURCES[settings.source]()
+    source = read(settings.source, None if settings.root is None else project / Path(settings.root).expanduser())
     num_classes = len(source.class_names)
-    test = long_tail_subset(source.labels, [settings.test_per_class] * num_classes, settings.seed)
-    in_test = torch.zeros(len(source.labels), dtype=torch.bool).index_fill(0, test, True)
-    pool = torch.nonzero(~in_test).squeeze(1)
-    available = torch.bincount(source.labels[pool], minlength=num_classes)
-    largest = int(available.min()) if settings.largest is None else settings.largest
-    class_counts = long_tail_counts(largest, settings.imbalance, num_classes)
-    train = pool[long_tail_subset(source.labels[pool], class_counts, settings.seed)]
+    test, pool = _split(source, settings)
+    clean = source.labels[pool]
+    given = _given_labels(clean, settings, num_classes)
+    class_counts = settings.class_counts
+    if settings.noise_order == "before-tail":
+        cut_by = given
+        _check_labels_left(torch.bincount(given, minlength=num_classes).tolist(), class_counts)
+    else:
+        cut_by = clean
+    kept = long_tail_subset(cut_by, class_counts, settings.seed)
+    train = pool[kept]
 
     arrays = {}
     for part, index in (("train", train), ("test", test)):
         arrays[f"{part}_images"] = resize(source.images[index], settings.image_size).numpy()
         arrays[f"{part}_labels"] = source.labels[index].numpy()
         arrays[f"{part}_index"] = index.numpy()
+    noise = {}
+    if settings.noise != "none":
+        arrays |= {"train_labels": given[kept].numpy(), "train_clean_labels": clean[kept].numpy()}
+        noise = {"noise": describe_noise(settings, clean[kept], given[kept], num_classes)}
     mean, std = channel_statistics(arrays["train_images"])
     description = {
         "name": name,
@@ -90,6 +129,7 @@ def prepare(name: str, settings: DatasetSettings, folder: Path) -> None:
         "totals": {"train": len(train), "test": len(test)},
         "groups": {group: classes.tolist() for group, classes in class_groups(class_counts).items()},
         "normalisation": {"mean": mean, "std": std},
+        **noise,
         "fingerprint": fingerprint(arrays),
     }
 
@@ -99,6 +139,74 @@ def prepare(name: str, settings: DatasetSettings, folder: Path) -> None:
     # `load` refuses.
     with replacing(folder / "dataset.json") as path:
         path.write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _split(source: Source, settings: DatasetSettings) -> tuple[Tensor, Tensor]:
+    """Return the rows to test on and those that may be trained on, of the source's own split where it has one."""
+    may_test = torch.ones_like(source.labels, dtype=torch.bool) if source.is_test is None else source.is_test
+    test = torch.nonzero(may_test).squeeze(1)
+    if settings.test_per_class != "all":
+        counts = [settings.test_per_class] * len(source.class_names)
+        test = test[long_tail_subset(source.labels[test], counts, settings.seed)]
+    taken = torch.zeros_like(may_test).index_fill(0, test, True) if source.is_test is None else may_test
+    return test, torch.nonzero(~taken).squeeze(1)
+
+
+def _given_labels(clean: Tensor, settings: DatasetSettings, num_classes: int) -> Tensor:
+    """Return the labels that the settings' noise makes of the true ones."""
+    rate, mapping = settings.noise_rate, settings.mapping
+    if rate is None:
+        return clean
+    if mapping is None:
+        return symmetric_noise(clean, rate, num_classes, seed=settings.seed)
+    return asymmetric_noise(clean, rate, mapping, seed=settings.seed, num_classes=num_classes)
+
+
+def _check_labels_left(available: list[int], class_counts: list[int]) -> None:
+    """Refuse a tail that wants more labels of a class than the noise has left."""
+    for k, (left, wanted) in enumerate(zip(available, class_counts, strict=True)):
+        if left < wanted:
+            raise ValueError(
+                f"largest = {class_counts[0]}: noise before the tail leaves {left} labels of class {k}, and the tail "
+                f"wants {wanted}; expected a smaller largest"
+            )
+
+
+def describe_noise(settings: DatasetSettings, clean: Tensor, given: Tensor, num_classes: int) -> dict[str, Any]:
+    """How many training labels are wrong, as the settings want it and as it came about.
+
+    Args:
+        settings: of a data set with noise.
+        clean: (N,) true classes of the training images.
+        given: (N,) their labels.
+        num_classes: K.
+
+    Returns:
+        `rate`, `rates` (K) and `transition_matrix` (K × K, true class by given label), each `wanted` and `realised`;
+        `clean_counts` and `label_counts` (K). A class without images has `None` in the place of what was realised.
+        Wanted is the law of an image's label given its class. Where the tail is cut by the given labels, after the
+        noise, that selects among the images, and what is realised may lie far from it.
+    """
+    assert settings.noise_rate is not None
+    wanted = transition_matrix(settings.noise_rate, num_classes, settings.mapping)
+    realised = realised_transition_matrix(clean, given, num_classes)
+    clean_counts = torch.bincount(clean, minlength=num_classes)
+    seen: list[bool] = (clean_counts > 0).tolist()
+    wanted_rates = 1 - wanted.diagonal()
+
+    def of_seen(rows: Tensor) -> list[Any]:
+        return [row if known else None for row, known in zip(rows.tolist(), seen, strict=True)]
+
+    return {
+        "rate": {
+            "wanted": float(clean_counts.double() @ wanted_rates / len(clean)),
+            "realised": float((clean != given).double().mean()),
+        },
+        "rates": {"wanted": wanted_rates.tolist(), "realised": of_seen(1 - realised.diagonal())},
+        "transition_matrix": {"wanted": wanted.tolist(), "realised": of_seen(realised)},
+        "clean_counts": clean_counts.tolist(),
+        "label_counts": torch.bincount(given, minlength=num_classes).tolist(),
+    }
 
 
 def load(folder: Path) -> Dataset:
@@ -121,6 +229,7 @@ def load(folder: Path) -> Dataset:
         description = json.loads(description_file.read_bytes())
         if description["fingerprint"] != actual:
             raise ValueError(f"{arrays_file} has the fingerprint {actual}, expected was {description['fingerprint']}")
+        clean_labels = arrays.get("train_clean_labels")
         return Dataset(
             name=description["name"],
             settings=DatasetSettings.model_validate(description["settings"]),
@@ -134,6 +243,8 @@ def load(folder: Path) -> Dataset:
             test_images=torch.from_numpy(arrays["test_images"]),
             test_labels=torch.from_numpy(arrays["test_labels"]),
             test_index=torch.from_numpy(arrays["test_index"]),
+            train_clean_labels=None if clean_labels is None else torch.from_numpy(clean_labels),
+            noise=None if clean_labels is None else description["noise"],
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{description_file} does not describe {arrays_file.name}: {error!r}") from error

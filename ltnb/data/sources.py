@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -9,11 +10,12 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Source:
-    """All images of a source, before any split."""
+    """All images of a source, before any split of ours."""
 
     images: Tensor  #: (N, C, H, W) uint8, 0 to 255
     labels: Tensor  #: (N,) int64
     class_names: tuple[str, ...]
+    is_test: Tensor | None = None  #: (N,) bool, the source's own test split, which is never trained on
 
 
 def digits() -> Source:
@@ -32,5 +34,36 @@ def digits() -> Source:
     )
 
 
+def mnist(root: Path) -> Source:
+    """60,000 training and 10,000 test images of handwritten digits, 28 × 28 pixels (LeCun et al. 1998).
+
+    Raises:
+        FileNotFoundError: one of the four files is not in `root`/MNIST/raw.
+    """
+    from torchvision.datasets import MNIST  # seconds of import
+
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        file = root / "MNIST" / "raw" / f"{name}-ubyte"
+        if not file.is_file():
+            packed = file.with_name(f"{file.name}.gz")
+            found = f"; unpack {packed.name} beside it" if packed.is_file() else ""
+            raise FileNotFoundError(f"{file} is missing{found}; expected root to hold MNIST as torchvision keeps it")
+    train, test = (MNIST(root, train=part, download=False) for part in (True, False))
+    return Source(
+        images=torch.cat([train.data, test.data]).unsqueeze(1),
+        labels=torch.cat([train.targets, test.targets]),
+        class_names=tuple("0123456789"),
+        is_test=torch.arange(len(train) + len(test)) >= len(train),
+    )
+
+
 #: Source name, as in `params.yaml`, to the function that reads it.
 SOURCES: dict[str, Callable[[], Source]] = {"digits": digits}
+
+#: Likewise of the sources that are read from a folder, `root`.
+SOURCES_ON_DISK: dict[str, Callable[[Path], Source]] = {"mnist": mnist}
+
+
+def read(source: str, root: Path | None) -> Source:
+    """All images of a source, from `root` if it is read from disk."""
+    return SOURCES[source]() if root is None else SOURCES_ON_DISK[source](root)

@@ -1,11 +1,16 @@
+import dataclasses
 import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
+from mnist_files import write_mnist
+from scipy import stats
 
-from ltnb.data.prepare import channel_statistics, fingerprint, load, prepare, resize
+from ltnb.data.mappings import MAPPINGS
+from ltnb.data.noise import realised_transition_matrix, transition_matrix
+from ltnb.data.prepare import channel_statistics, describe_noise, fingerprint, load, prepare, resize
 from ltnb.data.settings import DatasetSettings
 from ltnb.data.sources import digits
 
@@ -99,6 +104,203 @@ def test_a_smaller_largest_class(tmp_path):
 def test_the_default_split_does_not_drift(prepared):
     # Results are only comparable on one split. If a release of torch shuffles differently, every result is void.
     assert load(prepared[100]).fingerprint == "ad14f5b8620aa95f3e062d1baa165fcba1365a5bd6e583d4738ece9084f6e5fd"
+
+
+def test_without_noise_nothing_tells_of_it(prepared):
+    for folder in prepared.values():
+        description = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))
+        assert not [key for key in {**description, **description["settings"]} if "noise" in key]
+        with np.load(folder / "arrays.npz") as stored:
+            assert "train_clean_labels" not in stored
+        data = load(folder)
+        assert data.train_clean_labels is None
+        assert data.noise is None
+        assert data.clean_labels is data.train_labels
+        assert torch.equal(data.known_counts, data.class_counts)
+
+
+NOISY = {"noise": "symmetric", "noise_rate": 0.4}
+BEFORE = {**NOISY, "noise_order": "before-tail", "largest": 90}
+ASYMMETRIC = {
+    "noise": "asymmetric",
+    "noise_rate": [0.0, 0.1, 0.0, 0.3, 0.0, 0.2, 0.0, 0.0, 0.4, 0.0],
+    "noise_mapping": {1: 8, 3: 8, 5: 9, 8: 1},
+}
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    """The digits with wrong labels, by the order and the law of the noise, and the imbalance factor."""
+    found = {}
+    for kind, changes in (("after", NOISY), ("before", BEFORE), ("asymmetric", ASYMMETRIC)):
+        for imbalance in (1, 10):
+            folder = tmp_path_factory.mktemp(f"{kind}{imbalance}")
+            prepare("noisy", settings(imbalance, **changes), folder)
+            found[kind, imbalance] = folder
+    return found
+
+
+def test_noise_changes_labels_and_nothing_else(prepared, noisy):
+    for kind in ("after", "asymmetric"):
+        for imbalance in (1, 10):
+            plain, wrong = load(prepared[imbalance]), load(noisy[kind, imbalance])
+            for name in ("train_images", "train_index", "test_images", "test_labels", "test_index", "mean", "std"):
+                assert torch.equal(getattr(plain, name), getattr(wrong, name))
+            assert torch.equal(plain.train_labels, wrong.clean_labels)
+            assert torch.equal(plain.class_counts, wrong.class_counts)
+            assert not torch.equal(plain.train_labels, wrong.train_labels)
+            assert plain.fingerprint != wrong.fingerprint
+
+
+def test_clean_labels_are_those_of_their_rows_and_test_labels_stay_true(noisy):
+    source = digits()
+    for folder in noisy.values():
+        data = load(folder)
+        assert torch.equal(data.clean_labels, source.labels[data.train_index])
+        assert torch.equal(data.test_labels, source.labels[data.test_index])
+
+
+def test_after_the_tail_the_true_labels_have_the_profile(noisy):
+    data = load(noisy["after", 10])
+    assert data.class_counts.tolist() == data.clean_labels.bincount().tolist() == data.settings.class_counts
+    assert data.known_counts.tolist() == data.train_labels.bincount().tolist() != data.settings.class_counts
+    # Wrong labels of the large classes swell the small ones.
+    assert data.known_counts[0] < data.class_counts[0]
+    assert data.known_counts[-1] > data.class_counts[-1]
+
+
+def test_before_the_tail_the_given_labels_have_the_profile(noisy):
+    for imbalance in (1, 10):
+        data = load(noisy["before", imbalance])
+        assert data.settings.class_counts[0] == 90
+        assert data.class_counts.tolist() == data.train_labels.bincount().tolist() == data.settings.class_counts
+        assert torch.equal(data.known_counts, data.class_counts)
+        # The pool is balanced but for a few images, and so every label is wrong as often.
+        wrong = (data.train_labels != data.clean_labels).int()
+        for label in range(10):
+            of_label = wrong[data.train_labels == label]
+            assert stats.binomtest(int(of_label.sum()), len(of_label), 0.4).pvalue > 1e-3
+
+
+def test_an_image_has_the_same_label_at_every_factor_and_in_both_orders(noisy):
+    labels = {}
+    for kind in ("after", "before"):
+        for imbalance in (1, 10):
+            data = load(noisy[kind, imbalance])
+            for row, label in zip(data.train_index.tolist(), data.train_labels.tolist(), strict=True):
+                assert labels.setdefault(row, label) == label
+    assert len(labels) > 900
+
+
+def test_how_much_noise_there_is_is_written_down(noisy):
+    for (kind, _), folder in noisy.items():
+        data = load(folder)
+        description = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))
+        assert description["noise"] == data.noise
+        assert description["settings"]["noise_order"] == ("before-tail" if kind == "before" else "after-tail")
+        clean, given, noise = data.clean_labels, data.train_labels, data.noise
+        rates, mapping = data.settings.noise_rate, data.settings.mapping
+        assert noise["transition_matrix"]["wanted"] == transition_matrix(rates, 10, mapping).tolist()
+        assert noise["transition_matrix"]["realised"] == realised_transition_matrix(clean, given, 10).tolist()
+        wrong = [[a != b for a, b in zip(clean.tolist(), given.tolist(), strict=True) if a == k] for k in range(10)]
+        assert noise["rate"]["realised"] == pytest.approx(sum(map(sum, wrong)) / len(clean))
+        assert noise["rates"]["realised"] == pytest.approx([sum(of_class) / len(of_class) for of_class in wrong])
+        assert noise["clean_counts"] == clean.bincount(minlength=10).tolist()
+        assert noise["label_counts"] == given.bincount(minlength=10).tolist()
+        by_class = rates if isinstance(rates, list) else [rates] * 10
+        assert noise["rates"]["wanted"] == pytest.approx(by_class)
+        wanted = sum(n * rate for n, rate in zip(noise["clean_counts"], by_class, strict=True)) / len(clean)
+        assert noise["rate"]["wanted"] == pytest.approx(wanted)
+        if kind != "before":
+            assert abs(noise["rate"]["realised"] - wanted) < 4 * (wanted * (1 - wanted) / len(clean)) ** 0.5
+
+
+def test_of_a_class_without_images_no_noise_is_seen():
+    noise = describe_noise(settings(**NOISY), torch.tensor([0, 0, 2]), torch.tensor([0, 1, 2]), 4)
+    assert noise["rates"]["realised"] == [0.5, None, 0, None]
+    assert noise["transition_matrix"]["realised"] == [[0.5, 0.5, 0, 0], None, [0, 0, 1, 0], None]
+    assert noise["rates"]["wanted"] == pytest.approx([0.4] * 4)
+    json.dumps(noise, allow_nan=False)
+
+
+def test_a_named_mapping_is_applied_to_the_true_labels(tmp_path):
+    prepare("noisy", settings(1, noise="asymmetric", noise_rate=0.4, noise_mapping="mnist"), tmp_path)
+    data = load(tmp_path)
+    pairs = set(zip(data.clean_labels.tolist(), data.train_labels.tolist(), strict=True))
+    assert pairs == {(k, k) for k in range(10)} | set(MAPPINGS["mnist"].items())
+
+
+def test_a_tail_that_wants_more_labels_than_noise_leaves(tmp_path):
+    wanted = settings(1, noise="asymmetric", noise_rate=0.9, noise_mapping="digits", noise_order="before-tail")
+    with pytest.raises(ValueError, match=r"largest = 124: noise before the tail leaves \d+ labels of class \d"):
+        prepare("noisy", wanted, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_class_that_lost_its_labels_counts_as_one_image(prepared):
+    data = load(prepared[100])
+    lost = dataclasses.replace(
+        data, train_labels=data.train_labels.where(data.train_labels != 9, 0), train_clean_labels=data.train_labels
+    )
+    assert lost.known_counts.tolist() == [125, 74, 44, 26, 16, 9, 5, 3, 2, 1]
+    assert torch.equal(lost.class_counts, data.class_counts)
+
+
+def test_damaged_true_labels_are_noticed(noisy, tmp_path):
+    shutil.copytree(noisy["after", 10], tmp_path, dirs_exist_ok=True)
+    with np.load(tmp_path / "arrays.npz") as stored:
+        arrays = dict(stored)
+    arrays["train_clean_labels"][0] += 1
+    np.savez(tmp_path / "arrays.npz", **arrays)
+    with pytest.raises(ValueError, match=r"arrays\.npz has the fingerprint"):
+        load(tmp_path)
+
+
+def test_a_description_of_noisy_data_without_the_noise(noisy, tmp_path):
+    shutil.copytree(noisy["after", 10], tmp_path, dirs_exist_ok=True)
+    description = json.loads((tmp_path / "dataset.json").read_text())
+    del description["noise"]
+    (tmp_path / "dataset.json").write_text(json.dumps(description))
+    with pytest.raises(ValueError, match=r"dataset\.json does not describe arrays\.npz: KeyError\('noise'\)"):
+        load(tmp_path)
+
+
+def test_noisy_settings_give_the_same_bytes_and_another_seed_others(noisy, tmp_path):
+    torch.manual_seed(7)  # the global state decides nothing
+    prepare("noisy", settings(10, **NOISY), tmp_path)
+    for name in FILES:
+        assert (tmp_path / name).read_bytes() == (noisy["after", 10] / name).read_bytes()
+    first = load(tmp_path)
+    prepare("noisy", settings(10, **NOISY, seed=1), tmp_path)
+    wrong = [data.train_labels != data.clean_labels for data in (first, load(tmp_path))]
+    assert not torch.equal(*wrong)
+
+
+def test_the_draws_of_noise_do_not_drift(noisy):
+    # As the split: results are only comparable on one draw of labels.
+    assert load(noisy["after", 10]).fingerprint == "d251bbbae8426440b8496ef5f7d8dee0dee597644b280481842aee719e746e9f"
+
+
+def mnist_settings(**changes):
+    return DatasetSettings(source="mnist", root="images", imbalance=4, largest=8, **changes)
+
+
+@pytest.mark.parametrize("per_class", ["all", 2])
+def test_a_test_split_of_the_sources_own_is_never_trained_on(tmp_path, per_class):
+    write_mnist(tmp_path / "images", 9, 3)
+    prepare("mnist", mnist_settings(test_per_class=per_class, noise="symmetric", noise_rate=0.3), tmp_path, tmp_path)
+    data = load(tmp_path)
+    assert data.class_counts.tolist() == [8, 6, 5, 5, 4, 3, 3, 2, 2, 2]
+    assert data.test_labels.bincount().tolist() == [3 if per_class == "all" else per_class] * 10
+    assert data.train_index.max() < 90 <= data.test_index.min()
+    assert data.train_images.shape[1:] == data.test_images.shape[1:] == (1, 28, 28)
+    assert data.train_images[:, 0, 3, 4].tolist() == data.train_index.tolist()
+    assert data.test_images[:, 0, 3, 4].tolist() == data.test_index.tolist()
+
+
+def test_a_source_that_is_missing_on_disk_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/images/MNIST/raw/train-images-idx3-ubyte is missing"):
+        prepare("mnist", mnist_settings(), tmp_path, tmp_path)
 
 
 def test_the_same_settings_give_the_same_bytes(prepared, tmp_path):

@@ -1,11 +1,17 @@
+import json
 import subprocess
 import sys
 
 import pytest
 from pydantic import ValidationError
 
-from ltnb.data.settings import NUM_CLASSES, SMALLEST_CLASS, DatasetSettings
-from ltnb.data.sources import SOURCES
+from ltnb.data.facts import FACTS
+from ltnb.data.mappings import MAPPINGS
+from ltnb.data.settings import DatasetSettings
+from ltnb.data.sources import SOURCES, SOURCES_ON_DISK
+
+NOISY = {"source": "digits", "imbalance": 10, "noise": "asymmetric", "noise_rate": 0.2, "noise_mapping": "digits"}
+MNIST = {"source": "mnist", "root": "somewhere", "imbalance": 100}
 
 
 def test_the_defaults_are_those_of_the_default_experiment():
@@ -27,7 +33,9 @@ def test_every_field_says_what_it_is():
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"source": "mnist"}, "digits"),
+        ({"source": "svhn"}, "digits"),
+        ({"source": "mnist"}, "root is missing; expected the folder that mnist is read from"),
+        ({"root": "there"}, "root = 'there' has no effect while source is 'digits'; expected source to be 'mnist'"),
         ({"imbalance": 0.5}, "greater than or equal to 1"),
         ({"imbalance": float("nan")}, "imbalance"),
         ({"imbalance": float("inf")}, "finite"),
@@ -40,6 +48,7 @@ def test_every_field_says_what_it_is():
         ({"test_per_class": 0}, "greater than or equal to 1"),
         ({"test_per_class": 50.0}, "valid integer"),
         ({"test_per_class": 174}, "test_per_class = 174 leaves nothing to train on"),
+        ({"test_per_class": "all"}, "test_per_class = all leaves nothing to train on"),
         ({"image_size": 4}, "greater than or equal to 8"),
         ({"seed": -1}, "greater than or equal to 0"),
         ({"imbalanse": 100}, "Extra inputs"),
@@ -50,18 +59,115 @@ def test_what_cannot_be_is_refused(changes, complaint):
         DatasetSettings(**{"source": "digits", "imbalance": 100, **changes})
 
 
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        (
+            {"noise": "none"},
+            "noise_rate = 0.2 has no effect while noise is 'none'; expected noise to be 'symmetric'",
+        ),
+        (
+            {"noise": "symmetric"},
+            "noise_mapping = 'digits' has no effect while noise is 'symmetric'; expected noise",
+        ),
+        ({"noise": "symmetrical"}, "symmetric"),
+        ({"noise_rate": None}, "noise_rate is missing; expected a probability below 1 with noise 'asymmetric'"),
+        ({"noise_rate": 1}, "noise_rate = 1: expected a probability of at least 0 and below 1"),
+        ({"noise_rate": -0.1}, "noise_rate = -0.1: expected a probability"),
+        ({"noise_rate": float("nan")}, "noise_rate = nan: expected a probability"),
+        ({"noise_rate": "0.2"}, "valid number"),
+        ({"noise_rate": 0}, "noise_rate = 0 has no effect; expected a positive one, or noise to be 'none'"),
+        ({"noise_rate": [0.0] * 10}, "noise_rate = 0 has no effect"),
+        ({"noise_rate": [0.2] * 9}, "noise_rate has 9 numbers: expected one, or one for each of 10 classes"),
+        ({"noise_rate": [0.1] + [0.0] * 9}, "noise_rate = 0.1 of class 0 has no effect: noise_mapping leaves it out"),
+        ({"noise_mapping": None}, "noise_mapping = None: expected 'digits' or 'mnist', or {class: other class}"),
+        ({"noise_mapping": "cifar10"}, "noise_mapping = 'cifar10': expected 'digits' or 'mnist', or {class: other"),
+        ({"noise_mapping": {7: 10}}, "noise_mapping 7 → 10: class 10: expected 0 … 9"),
+        ({"noise_mapping": {12: 1}}, "noise_mapping 12 → 1: class 12: expected 0 … 9"),
+        ({"noise_mapping": {3: 3}}, "noise_mapping 3 → 3: expected another class"),
+        ({"noise_mapping": {}}, "noise_mapping is empty: expected at least one class"),
+        ({"noise_mapping": {"seven": 1}}, "valid integer"),
+        ({"noise_order": "before"}, "after-tail"),
+    ],
+)
+def test_noise_that_cannot_be_is_refused(changes, complaint):
+    with pytest.raises(ValidationError, match=complaint):
+        DatasetSettings(**{**NOISY, **changes})
+
+
+def test_the_order_of_noise_that_there_is_not_is_refused():
+    with pytest.raises(ValidationError, match="noise_order = 'before-tail' has no effect while noise is 'none'"):
+        DatasetSettings(source="digits", imbalance=10, noise_order="before-tail")
+
+
+def test_noise_is_shown_where_there_is_some_and_read_back():
+    for changes, shown in (
+        ({}, {"noise", "noise_rate", "noise_mapping", "noise_order"}),
+        ({"noise_mapping": {8: 1, 1: 8}, "noise_order": "before-tail"}, {"noise_mapping", "noise_order"}),
+        ({"noise": "symmetric", "noise_mapping": None, "noise_rate": [0.1] * 10}, {"noise_rate", "noise_order"}),
+    ):
+        settings = DatasetSettings(**{**NOISY, **changes})
+        text = json.dumps(settings.model_dump(mode="json"))  # its keys are text, whatever they were
+        assert DatasetSettings.model_validate(json.loads(text)) == settings
+        assert shown <= json.loads(text).keys()
+    assert "noise_mapping" not in settings.model_dump()
+    assert "noise" not in DatasetSettings(source="digits", imbalance=10, noise="none").model_dump()
+
+
+def test_a_mapping_is_a_name_or_written_out():
+    assert DatasetSettings(**NOISY).mapping == MAPPINGS["digits"]
+    assert DatasetSettings(**{**NOISY, "noise_mapping": {8: 1}}).mapping == {8: 1}
+    assert DatasetSettings(source="digits", imbalance=10).mapping is None
+
+
+def test_the_label_counts_that_are_expected():
+    plain = DatasetSettings(source="digits", imbalance=100)
+    assert plain.expected_label_counts == plain.class_counts
+    symmetric = DatasetSettings(source="digits", imbalance=100, noise="symmetric", noise_rate=0.4)
+    others = sum(plain.class_counts)
+    by_hand = [round(0.6 * n + 0.4 / 9 * (others - n)) for n in plain.class_counts]
+    assert symmetric.expected_label_counts == by_hand
+    assert by_hand[0] < 100 < plain.class_counts[0]
+    before = symmetric.model_copy(update={"noise_order": "before-tail"})
+    assert before.expected_label_counts == plain.class_counts
+    gone = DatasetSettings(**{**NOISY, "imbalance": 100, "noise_rate": 0.9, "noise_mapping": {9: 0, 0: 1}})
+    assert gone.expected_label_counts == [round(12.4 + 0.9), round(74 + 111.6), 44, 26, 16, 9, 5, 3, 2, 1]
+
+
+def test_mnist_has_a_test_split_and_a_size_of_its_own():
+    settings = DatasetSettings(**MNIST)
+    assert (settings.test_per_class, settings.image_size) == ("all", 28)
+    assert settings.class_counts[0] == 5421
+    assert settings.class_counts[-1] == 54
+    assert DatasetSettings(**MNIST, test_per_class=892, largest=5421).class_counts[0] == 5421
+    with pytest.raises(ValidationError, match="test_per_class = 893: expected 'all' or at most 892, the smallest"):
+        DatasetSettings(**MNIST, test_per_class=893)
+    with pytest.raises(ValidationError, match="largest = 5422: expected at most 5421"):
+        DatasetSettings(**MNIST, largest=5422)
+    with pytest.raises(ValidationError, match="test_per_class"):
+        DatasetSettings(**MNIST, test_per_class="some")
+
+
 def test_settings_cannot_be_changed():
     settings = DatasetSettings(source="digits", imbalance=100)
     with pytest.raises(ValidationError, match="frozen"):
         settings.imbalance = 10
 
 
-def test_every_source_has_the_smallest_class_that_is_stated():
-    assert {name: int(read().labels.bincount().min()) for name, read in SOURCES.items()} == SMALLEST_CLASS
+def test_the_facts_of_the_sources_that_come_with_a_package():
+    for name, read in SOURCES.items():
+        source, facts = read(), FACTS[name]
+        assert facts.smallest_class == int(source.labels.bincount().min())
+        assert facts.num_classes == len(source.class_names)
+        assert (source.is_test is None) == (facts.smallest_test_class is None)
 
 
-def test_every_source_has_as_many_classes_as_are_stated():
-    assert {name: len(read().class_names) for name, read in SOURCES.items()} == NUM_CLASSES
+def test_every_source_has_facts_that_fit():
+    assert FACTS.keys() == SOURCES.keys() | SOURCES_ON_DISK.keys()
+    assert {name for name, facts in FACTS.items() if facts.on_disk} == set(SOURCES_ON_DISK)
+    for facts in FACTS.values():
+        for mapping in facts.noise_mappings:
+            assert {*MAPPINGS[mapping], *MAPPINGS[mapping].values()} <= set(range(facts.num_classes))
 
 
 def test_class_counts_are_those_of_the_profile():

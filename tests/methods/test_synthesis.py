@@ -215,6 +215,27 @@ def test_a_class_of_one_image_is_a_point_without_its_heads_and_a_cap_with_them()
     assert (mixed[150:] @ F.normalize(mixed[150:].sum(dim=0), dim=0)).min() < 0.999
 
 
+@pytest.mark.parametrize("absent", [0, 2])
+@pytest.mark.parametrize("amount", ["equalise", 3])
+def test_a_class_without_images_gets_no_features_and_changes_no_others_support(absent: int, amount: Any) -> None:
+    z, y = epoch_of_features()
+    synthesis = support_synthesis(synthetic_features=amount, head_above=1)
+    synthesis.collect(z[y != absent], y[y != absent])
+    synthesis.after_epoch(1, 10)
+    rows, classes = synthesis(z[:4], torch.tensor([1, 1, 3, 1]), seeded())
+    assert rows.isfinite().all()
+    wanted = {1: 0, 3: 2} if amount == "equalise" else {1: 3, 3: 3}
+    wanted[2 - absent] = 3
+    assert classes.bincount(minlength=K).tolist() == [wanted.get(k, 0) for k in range(K)]
+    for k in set(range(K)) - {absent}:  # by its own images and the heads that have some
+        assert synthesis.centres[k].norm() == pytest.approx(1)
+    if absent == 2:  # no head: the others are as they would be beside it
+        whole = estimated(head_above=1)
+        for name in ("centres", "radii", "angle_means", "angle_stds"):
+            kept = [0, 1, 3]
+            torch.testing.assert_close(getattr(synthesis, name)[kept], getattr(whole, name)[kept])
+
+
 def test_what_is_drawn_is_the_methods_generators() -> None:
     synthesis, (z, y) = estimated(), epoch_of_features()
     first, again, other = (synthesis(z, y, seeded(seed))[0] for seed in (1, 1, 2))
