@@ -1,10 +1,16 @@
-"""Residual encoders for small images (He et al., CVPR 2016, §4.2), as the CIFAR long-tail papers use them."""
+"""Encoders for small images: residual ones (He et al., CVPR 2016, §4.2), as the CIFAR long-tail papers use them.
+
+The convolutional one of the MNIST runs is in `ltnb.models.cnn`; `encoder` makes either by its name.
+"""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ltnb.models.cnn import CNN4
+
 DEPTHS = {"resnet8": 1, "resnet20": 3, "resnet32": 5}  # residual blocks in each of the three stages
+NAMES = (*DEPTHS, "cnn4")
 WIDTHS = (16, 32, 64)
 
 
@@ -78,25 +84,29 @@ class ResNet(nn.Module):
         return features
 
 
-def encoder(name: str, in_channels: int, *, last_relu: bool = True, feature_dim: int | None = None) -> ResNet:
+def encoder(name: str, in_channels: int, *, last_relu: bool = True, feature_dim: int | None = None) -> ResNet | CNN4:
     """Return the encoder called ``name``, ready for images of ``in_channels`` channels.
 
     Args:
-        name: one of ``DEPTHS``: ``"resnet8"``, ``"resnet20"``, ``"resnet32"``.
+        name: one of ``NAMES``: ``"resnet8"``, ``"resnet20"``, ``"resnet32"``, ``"cnn4"``.
         in_channels: 1 for grey-scale images, 3 for colour.
-        last_relu: whether the last residual block ends with its ReLU, as in the papers' networks.
+        last_relu: whether the last block or layer ends with its ReLU, as in the papers' networks.
         feature_dim: a last linear layer to that many dimensions, at least 1; ``None`` for none.
 
     Raises:
-        ValueError: the name is not in ``DEPTHS``, or feature_dim < 1.
+        ValueError: the name is not in ``NAMES``, or feature_dim < 1.
 
     >>> network = encoder("resnet32", in_channels=3)
     >>> sum(p.numel() for p in network.parameters()) + 64 * 10 + 10  # with a linear classifier of ten classes
     464154
     """
-    if name not in DEPTHS:
-        raise ValueError(f"encoder {name!r} is not known; expected one of {', '.join(DEPTHS)}")
+    if name not in NAMES:
+        raise ValueError(f"encoder {name!r} is not known; expected one of {', '.join(NAMES)}")
     if feature_dim is not None and feature_dim < 1:
         raise ValueError(f"feature_dim must be at least 1, or None for no last linear layer; got {feature_dim}")
-    network = ResNet(DEPTHS[name], in_channels, last_relu=last_relu, feature_dim=feature_dim)
+    network = (
+        CNN4(in_channels, last_relu=last_relu, feature_dim=feature_dim)
+        if name == "cnn4"
+        else ResNet(DEPTHS[name], in_channels, last_relu=last_relu, feature_dim=feature_dim)
+    )
     return network.to(memory_format=torch.channels_last)  # twice as fast on a CPU

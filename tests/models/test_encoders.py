@@ -81,5 +81,5 @@ def test_a_dimension_below_one_is_named(feature_dim: int) -> None:
 
 
 def test_an_unknown_encoder_is_named() -> None:
-    with pytest.raises(ValueError, match="'resnet9' is not known; expected one of resnet8, resnet20, resnet32"):
+    with pytest.raises(ValueError, match="'resnet9' is not known; expected one of resnet8, resnet20, resnet32, cnn4"):
         encoder("resnet9", 3)
