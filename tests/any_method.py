@@ -7,9 +7,9 @@ import torch
 from torch import Generator
 
 from ltnb.data.views import draw
-from ltnb.methods import MethodSettings, System
+from ltnb.methods import System
 from ltnb.methods.assembly import Method
-from ltnb.methods.settings import View
+from ltnb.methods.settings import REQUIRED, Classification, MethodSettings, View
 
 COUNTS = [14, 6, 3, 1]  # all of them in one batch
 SYSTEMS: tuple[type[MethodSettings], ...] = get_args(System)
@@ -21,15 +21,19 @@ CHOICES: dict[str, list[Any]] = {
     "last_relu": [True, False],
     "feature_dim": [None, 2, 3],
     "classifier": ["linear", "cosine", "normalised", "anchored", "anchored-cosine"],
-    "classifier_scale": [0.1, 16.0],
+    "classifier_scale": [0.1, 16.0, "noise-aware"],
     "anchors": ["simplex", "optimised"],
-    "classification": ["cross-entropy", "logit-adjusted", "margin", "binary", "mse"],
+    "classification": list(get_args(Classification)),
     "classification_weight": [0.0, 2.0],
     "adjustment_strength": [0.5, 2.0],
     "margins": ["equal", "ldam"],
     "margin": [0.0, 0.3],
     "negative_rate": [0.01, 0.5, 1.0],
     "negatives": ["independent", "batch"],
+    "focal_gamma": [0.0, 0.5, 5.0],
+    "gce_q": [0.01, 0.7, 1.0],
+    "active_weight": [0.0, 1.0, 10.0],
+    "passive_weight": [0.0, 0.1, 10.0],
     "contrast": ["none", "supervised", "balanced", "binary", "cross-entropy", "mse"],
     "contrast_weight": [0.0, 0.6],
     "temperature": [0.001, 0.1, 10.0],
@@ -72,7 +76,16 @@ def candidate(source: random.Random) -> tuple[type[MethodSettings], dict[str, An
     system = source.choice(SYSTEMS)
     slots = {"views", "classifier", "classification", "contrast", "spread", "synthesis", "second_stage"}
     names = [name for name in CHOICES if source.random() < (0.5 if name in slots else 0.1)]
-    return system, {name: source.choice(CHOICES[name]) for name in names}
+    changes = {name: source.choice(CHOICES[name]) for name in names}
+    if source.random() < 0.9:
+        changes = parameters_of(changes.get("classification", ""), source) | changes
+    return system, changes
+
+
+def parameters_of(classification: str, source: random.Random) -> dict[str, Any]:
+    """What a classification cannot do without, and no other takes."""
+    wanted = {name for name in REQUIRED if classification in MethodSettings._owners[name][1]}
+    return {name: source.choice(CHOICES[name]) for name in REQUIRED if name in wanted}
 
 
 def valid_method(source: random.Random) -> MethodSettings:
@@ -90,7 +103,7 @@ def valid_method(source: random.Random) -> MethodSettings:
 def train_a_little(settings: MethodSettings, epochs: int = 3) -> Method:
     """Train epochs of two steps, then the second stage's, on noise; every term has to be finite."""
     torch.manual_seed(0)
-    method = Method(settings, "resnet8", 1, COUNTS)
+    method = Method(settings, "resnet8", 1, COUNTS, noise_rate=0.2)
     generator = Generator().manual_seed(1)
     labels = torch.repeat_interleave(torch.arange(len(COUNTS)), torch.tensor(COUNTS))
     images = torch.randint(0, 256, (len(labels), 1, 8, 8), generator=generator, dtype=torch.uint8)

@@ -12,7 +12,7 @@ from bars import bars, settings_of
 
 from ltnb import training
 from ltnb.data.prepare import Dataset
-from ltnb.methods import BCE3S, BCL, FeatRecon, MethodSettings
+from ltnb.methods import BCE3S, BCL, FNPAL, FeatRecon, MethodSettings
 from ltnb.methods.stages import Schedule
 
 
@@ -39,6 +39,13 @@ STATEFUL: dict[str, MethodSettings] = {
     ),
     "supports, drawn features, snapshots": FeatRecon(
         synthesis_start=0.4, support_refresh=2, head_above=5, nearest_heads=1, snapshots=4, projection_dim=8
+    ),
+    "a loss for wrong labels, anchors, a scale that knows of them": FNPAL(
+        classification="nfl+rce",
+        active_weight=1.0,
+        passive_weight=0.1,
+        focal_gamma=0.5,
+        classifier_scale="noise-aware",
     ),
     "repeated features": FeatRecon(synthesis="up-sampling", snapshots=0),
 }

@@ -38,7 +38,13 @@ class Method(nn.Module):
     class_weights: Tensor
 
     def __init__(
-        self, settings: MethodSettings, encoder_name: str, in_channels: int, class_counts: Sequence[int]
+        self,
+        settings: MethodSettings,
+        encoder_name: str,
+        in_channels: int,
+        class_counts: Sequence[int],
+        *,
+        noise_rate: float = 0.0,
     ) -> None:
         """Make encoder and heads, drawing their weights from torch's global generator.
 
@@ -47,6 +53,7 @@ class Method(nn.Module):
             encoder_name: a name of ``ltnb.models.encoders``.
             in_channels: of the images.
             class_counts: training images of each class, in class order; K of them.
+            noise_rate: η of symmetric label noise, for a scale that depends on it.
 
         Raises:
             ValueError: these classes do not allow what the settings ask for; the message names the setting.
@@ -58,7 +65,7 @@ class Method(nn.Module):
         )
         num_classes, feature_dim = len(class_counts), self.encoder.feature_dim
         settings.check_classes(class_counts, feature_dim)
-        self.first_classifier = classifier(settings, feature_dim, num_classes)
+        self.first_classifier = classifier(settings, feature_dim, num_classes, noise_rate)
         self.classification = Classification(settings, class_counts)
         self.contrast = contrast(settings, feature_dim, class_counts)
         self.second_classifier = nn.Linear(feature_dim, num_classes) if settings.second_stage == "retrain" else None

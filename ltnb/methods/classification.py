@@ -13,27 +13,65 @@ from ltnb.models.heads import AnchoredClassifier, CosineClassifier, NormalisedCl
 Classifier = nn.Linear | CosineClassifier | NormalisedClassifier | AnchoredClassifier
 
 
-def classifier(settings: MethodSettings, feature_dim: int, num_classes: int) -> Classifier:
+def classifier(settings: MethodSettings, feature_dim: int, num_classes: int, noise_rate: float = 0.0) -> Classifier:
     """Make the classifier that ``settings.classifier`` names; its ``weight`` has a row a class.
+
+    Args:
+        settings: the method's slots.
+        feature_dim: d.
+        num_classes: K.
+        noise_rate: η of symmetric label noise, which a scale may depend on.
 
     Raises:
         ValueError: an anchored one needs num_classes ≤ feature_dim + 1 for its simplex, unless it is optimised.
     """
+    scale = settings.classifier_scale
+    if scale == "noise-aware":
+        # Here, since it brings sympy, for which no other method needs to wait.
+        from ltnb.theory.anchored_prototypes import noise_aware_scale
+
+        scale = noise_aware_scale(noise_rate)
     match settings.classifier:
         case "linear":
             return nn.Linear(feature_dim, num_classes)
         case "cosine":
-            return CosineClassifier(feature_dim, num_classes, settings.classifier_scale)
+            return CosineClassifier(feature_dim, num_classes, scale)
         case "normalised":
             return NormalisedClassifier(feature_dim, num_classes)
         case "anchored" | "anchored-cosine":
             return AnchoredClassifier(
                 feature_dim,
                 num_classes,
-                scale=settings.classifier_scale,
+                scale=scale,
                 normalise_features=settings.classifier == "anchored-cosine",
                 form=settings.anchors,
             )
+
+
+#: Losses of the scores (N, K) and classes (N,) alone, and the settings that their parameters stand in.
+OF_SCORES: dict[str, tuple[Callable[..., Tensor], dict[str, str]]] = {
+    "cross-entropy": (F.cross_entropy, {}),
+    "focal": (losses.focal, {"gamma": "focal_gamma"}),
+    "gce": (losses.gce, {"q": "gce_q"}),
+    "sce": (losses.sce, {"alpha": "active_weight", "beta": "passive_weight"}),
+    "mae": (losses.mae, {}),
+    "rce": (losses.rce, {}),
+    "nce": (losses.nce, {}),
+    "nfl": (losses.nfl, {"gamma": "focal_gamma"}),
+    "nsl": (losses.nsl, {}),
+}
+
+
+def of_scores(name: str, settings: MethodSettings, scores: Tensor, targets: Tensor) -> Tensor:
+    """Return (N,) losses of scores (N, K) by a name of ``OF_SCORES``, or α · active + β · passive of two of them."""
+    if "+" in name:
+        assert settings.active_weight is not None
+        assert settings.passive_weight is not None
+        active, passive = (of_scores(part, settings, scores, targets) for part in name.split("+"))
+        return settings.active_weight * active + settings.passive_weight * passive
+    loss, parameters = OF_SCORES[name]
+    given = {parameter: getattr(settings, setting) for parameter, setting in parameters.items()}
+    return loss(scores, targets, **given, reduction="none")
 
 
 class Classification(nn.Module):
@@ -65,16 +103,14 @@ class Classification(nn.Module):
         """
         settings = self.settings
         match settings.classification:
-            case "cross-entropy":
-                return F.cross_entropy(head(features), targets, reduction="none")
             case "logit-adjusted":
                 return losses.logit_adjusted_cross_entropy(
                     head(features), targets, self.class_counts, tau=settings.adjustment_strength, reduction="none"
                 )
             case "margin":
-                scale = settings.classifier_scale
+                assert isinstance(head, CosineClassifier | AnchoredClassifier)
                 return losses.margin_cross_entropy(
-                    head(features) / scale, targets, self.margins, scale=scale, reduction="none"
+                    head(features) / head.scale, targets, self.margins, scale=head.scale, reduction="none"
                 )
             case "binary":
                 assert isinstance(head, NormalisedClassifier)
@@ -91,6 +127,8 @@ class Classification(nn.Module):
             case "mse":
                 assert isinstance(head, NormalisedClassifier)
                 return losses.mse_joint(features, targets, head.weight, head.bias, reduction="none")
+            case name:
+                return of_scores(name, settings, head(features), targets)
 
 
 #: The spread term by the name in ``settings.spread``: a function of the classifier's vectors alone.

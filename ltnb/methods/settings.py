@@ -10,7 +10,24 @@ View = Literal["none", "weak", "strong", "sim", "rand", "mixup", "cutmix"]
 MIXED_VIEWS = ("mixup", "cutmix")  # of two images each: their labels are soft
 Views = Annotated[tuple[View, ...], Field(min_length=1, strict=False)]
 Classifier = Literal["linear", "cosine", "normalised", "anchored", "anchored-cosine"]
-Classification = Literal["cross-entropy", "logit-adjusted", "margin", "binary", "mse"]
+Classification = Literal[
+    "cross-entropy",
+    "logit-adjusted",
+    "margin",
+    "binary",
+    "mse",
+    "focal",
+    "gce",
+    "sce",
+    "mae",
+    "rce",
+    "nce",
+    "nfl",
+    "nsl",
+    "nce+mae",
+    "nce+rce",
+    "nfl+rce",
+]
 Contrast = Literal["none", "supervised", "balanced", "binary", "cross-entropy", "mse"]
 Prototypes = Literal["classifier", "ema", "learnable", "anchored"]
 Spread = Literal["none", "binary", "cross-entropy", "mse"]
@@ -21,6 +38,7 @@ NonNegative = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Temperature = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]  # below, 1/τ leaves float32's useful range
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Scale = Positive | Literal["noise-aware"]
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
 
@@ -28,6 +46,11 @@ PAIRED_CONTRASTS = ("supervised", "balanced")  # an image against the others of 
 MEMORY_CONTRASTS = ("binary", "cross-entropy", "mse")  # an image against one remembered projection a class
 CONTRASTS = PAIRED_CONTRASTS + MEMORY_CONTRASTS
 ANCHORED = ("anchored", "anchored-cosine")  # classifiers that are fixed before training
+NORMALISED_FEATURES = ("cosine", "anchored-cosine")  # classifiers whose logits lie in [−s, s]
+SOFT_LABELS = ("cross-entropy", "binary", "mse")  # classifications that take mixed labels
+WEIGHTED_SUMS = ("sce", "nce+mae", "nce+rce", "nfl+rce")  # of an active and a passive loss
+# What a loss needs and no default could know: its papers set it for every data set anew.
+REQUIRED = ("focal_gamma", "gce_q", "active_weight", "passive_weight")
 
 
 class MethodSettings(BaseModel):
@@ -51,7 +74,8 @@ class MethodSettings(BaseModel):
     feature_dim: Dimension | None = None
 
     classifier: Classifier = "linear"
-    classifier_scale: Positive = 30.0  # s, of cosine and anchored ones; 30 as BCL's code sets it
+    # s, of cosine and anchored ones; 30 as BCL's code sets it. "noise-aware" is PAL's 0.25/(0.05 + η).
+    classifier_scale: Scale = 30.0
     # A regular simplex of K anchors needs K − 1 dimensions; the paper's optimisation places them in fewer, and warns
     # of what is lost.
     anchors: Literal["simplex", "optimised"] = "simplex"
@@ -63,6 +87,11 @@ class MethodSettings(BaseModel):
     margin: Weight = 0.5  # α of every class, or with ldam of the rarest one, where 0.5 is the usual value
     negative_rate: PositiveShare = 1.0  # r, the share of classes that binary classification takes as negatives
     negatives: Literal["independent", "batch"] = "independent"  # drawn for every sample, or once for a batch
+    # Of the losses for wrong labels. presets/noise-parameters.csv has what the papers' codes take for each data set.
+    focal_gamma: Weight | None = None  # γ
+    gce_q: PositiveShare | None = None  # q
+    active_weight: Weight | None = None  # α, of the loss that raises p_y: NCE, NFL, in SCE cross-entropy
+    passive_weight: Weight | None = None  # β, of the loss that lowers the others' p: MAE, RCE
 
     contrast: Contrast = "none"
     contrast_weight: Weight = 1.0  # μ
@@ -122,6 +151,10 @@ class MethodSettings(BaseModel):
         "margin": ("classification", ("margin",)),
         "negative_rate": ("classification", ("binary",)),
         "negatives": ("classification", ("binary",)),
+        "focal_gamma": ("classification", ("focal", "nfl", "nfl+rce")),
+        "gce_q": ("classification", ("gce",)),
+        "active_weight": ("classification", WEIGHTED_SUMS),
+        "passive_weight": ("classification", WEIGHTED_SUMS),
         "contrast_weight": ("contrast", CONTRASTS),
         "temperature": ("contrast", (*PAIRED_CONTRASTS, "binary", "cross-entropy")),
         "head_temperature": ("contrast", ("supervised",)),
@@ -232,6 +265,21 @@ class MethodSettings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _losses_have_their_parameters(self) -> Self:
+        for name in REQUIRED:
+            if self._idle(name) is None and getattr(self, name) is None:
+                raise ValueError(
+                    f"{name}: is missing; classification {self.classification!r} needs it, expected a number such as "
+                    "those in presets/noise-parameters.csv"
+                )
+        if self.classification in WEIGHTED_SUMS and self.active_weight == self.passive_weight == 0:
+            raise ValueError(
+                f"active_weight: 0 and passive_weight 0 leave nothing of {self.classification!r}; "
+                "expected one of them to be positive"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _views_fit(self) -> Self:
         if self.contrast == "none" and self.classified_views == "first" and len(self.views) != 1:
             raise ValueError(
@@ -250,7 +298,7 @@ class MethodSettings(BaseModel):
             raise ValueError(f"views: {list(self.views)} leaves the class memory no un-mixed view to remember")
         classified = self.views if self.classified_views == "all" else self.views[:1]
         mixed = [view for view in classified if view in MIXED_VIEWS]
-        if self.classification in ("margin", "logit-adjusted") and mixed:
+        if self.classification not in SOFT_LABELS and mixed:
             raise ValueError(
                 f"views: {mixed[0]!r} has soft labels, and classification {self.classification!r} "
                 "needs one class for each image"
@@ -283,6 +331,11 @@ class MethodSettings(BaseModel):
             )
         if self.classification == "margin" and self.margins == "ldam" and self.margin == 0:
             raise ValueError("margin: 0 leaves no margin to share out; expected a positive one with margins 'ldam'")
+        if self.classifier_scale == "noise-aware" and self.classifier == "anchored":
+            raise ValueError(
+                "classifier_scale: 'noise-aware' bounds the logits of normalised features; expected classifier to be "
+                f"{' or '.join(map(repr, NORMALISED_FEATURES))}, or a number"
+            )
         if self.classifier in ANCHORED:
             if self.spread != "none":
                 raise ValueError(f"spread: {self.spread!r} has nothing to move: an anchored classifier is fixed")

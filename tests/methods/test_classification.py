@@ -1,19 +1,36 @@
 """The classification term: every loss on every classifier it is defined for, against loops over images and classes."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Generator, Tensor
 
-from ltnb.methods import CrossEntropy, MethodSettings
+from ltnb import losses
+from ltnb.methods import FNPAL, CrossEntropy, MethodSettings
+from ltnb.methods import settings as settings_types
 from ltnb.methods.assembly import class_balanced_weights
 from ltnb.methods.classification import Classification, Classifier, classifier
 
 COUNTS = [14, 6, 3, 1]
 K, D, SCALE, TAU, MARGIN = 4, 5, 7.0, 1.5, 0.4
 
+# The parameters of each loss of logits, where it has any.
+PARAMETERS: dict[str, dict[str, float]] = {
+    "focal": {"focal_gamma": 0.5},
+    "gce": {"gce_q": 0.7},
+    "sce": {"active_weight": 0.3, "passive_weight": 2.0},
+    "mae": {},
+    "rce": {},
+    "nce": {},
+    "nfl": {"focal_gamma": 2.0},
+    "nsl": {},
+    "nce+mae": {"active_weight": 0.3, "passive_weight": 2.0},
+    "nce+rce": {"active_weight": 0.3, "passive_weight": 2.0},
+    "nfl+rce": {"active_weight": 0.3, "passive_weight": 2.0, "focal_gamma": 2.0},
+}
+A = -math.log(1e-4)
 CLASSIFIERS = ("linear", "cosine", "normalised", "anchored", "anchored-cosine")
 SCALED = ("cosine", "anchored", "anchored-cosine")
 COMBINATIONS = [
@@ -21,10 +38,11 @@ COMBINATIONS = [
     *(("margin", head) for head in SCALED),
     ("binary", "normalised"),
     ("mse", "normalised"),
+    *((loss, head) for loss in PARAMETERS for head in CLASSIFIERS),
 ]
 
 
-SOFT = [(loss, head) for loss, head in COMBINATIONS if loss not in ("logit-adjusted", "margin")]
+SOFT = [(loss, head) for loss, head in COMBINATIONS if loss in ("cross-entropy", "binary", "mse")]
 
 
 def settings_of(loss: Any, head: Any, **changes: Any) -> MethodSettings:
@@ -34,7 +52,7 @@ def settings_of(loss: Any, head: Any, **changes: Any) -> MethodSettings:
         changes["margin"] = MARGIN
     if loss == "logit-adjusted":
         changes["adjustment_strength"] = TAU
-    return CrossEntropy(classification=loss, classifier=head, **changes)
+    return CrossEntropy(classification=loss, classifier=head, **PARAMETERS.get(loss, {}), **changes)
 
 
 def made(settings: MethodSettings) -> tuple[Classification, Classifier]:
@@ -85,12 +103,72 @@ def loss_by_hand(loss: str, logits: list[float], label: list[float], margins: li
         return sum(terms)
     if loss == "mse":
         return sum((f - share) ** 2 for f, share in zip(logits, label, strict=True))
+    if loss in PARAMETERS:
+        return loss_of_probabilities(loss, logits, label.index(1.0))
     if loss == "logit-adjusted":
         logits = [f + TAU * math.log(n / sum(COUNTS)) for f, n in zip(logits, COUNTS, strict=True)]
     if loss == "margin":
         logits = [f - SCALE * m * share for f, m, share in zip(logits, margins, label, strict=True)]
     log_sum = math.log(sum(math.exp(f) for f in logits))
     return sum(share * (log_sum - f) for f, share in zip(logits, label, strict=True))
+
+
+def loss_of_probabilities(loss: str, logits: list[float], y: int) -> float:
+    if "+" in loss:
+        active, passive = (loss_of_probabilities(part, logits, y) for part in loss.split("+"))
+        return 0.3 * active + 2.0 * passive
+    total = sum(math.exp(f) for f in logits)
+    p = [math.exp(f) / total for f in logits]
+    focal = [-((1 - share) ** 2.0) * math.log(share) for share in p]
+    return {
+        "focal": -((1 - p[y]) ** 0.5) * math.log(p[y]),
+        "gce": (1 - p[y] ** 0.7) / 0.7,
+        "sce": -0.3 * math.log(p[y]) + 2.0 * A * (1 - p[y]),
+        "mae": 1 - p[y],
+        "rce": A * (1 - p[y]),
+        "nce": math.log(p[y]) / sum(math.log(share) for share in p),
+        "nfl": focal[y] / sum(focal),
+        "nsl": -logits[y],
+    }[loss]
+
+
+def test_every_value_is_tried() -> None:
+    assert {loss for loss, _ in COMBINATIONS} == set(get_args(settings_types.Classification))
+
+
+# But torch's own cross-entropy, which stays with the type that it is given.
+@pytest.mark.parametrize(("loss", "head"), [pair for pair in COMBINATIONS if pair[0] != "cross-entropy"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_each_loss_on_features_of_lower_precision(loss: str, head: str, dtype: torch.dtype) -> None:
+    """Computed in float32, with a finite gradient, at what float64 says up to the precision of the scores."""
+    settings = settings_of(loss, head)
+    term, fitted = made(settings)
+    x, y = images()
+    expected = term(fitted, x, y, Generator())
+    low = x.to(dtype).requires_grad_()
+    found = term.float()(fitted.to(dtype), low, y, Generator())
+    assert found.dtype == torch.float32
+    tolerance = 1e-4 if dtype == torch.float32 else 0.1
+    torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
+    found.sum().backward()
+    assert low.grad is not None
+    assert low.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("head", ["cosine", "anchored-cosine"])
+@pytest.mark.parametrize(("rate", "scale"), [(0.0, 5.0), (0.2, 1.0), (0.8, 0.25 / 0.85)])
+def test_a_noise_aware_scale_follows_the_noise(head: Any, rate: float, scale: float) -> None:
+    settings = FNPAL(classifier=head, classifier_scale="noise-aware")
+    torch.manual_seed(0)
+    aware = classifier(settings, D, K, rate)
+    torch.manual_seed(0)
+    fixed = classifier(FNPAL(classifier=head, classifier_scale=scale), D, K)
+    x = torch.randn(3, D)
+    torch.testing.assert_close(aware(x), fixed(x))
+    # A margin is subtracted before the same scale.
+    margin = Classification(FNPAL(classifier=head, classifier_scale="noise-aware", classification="margin"), COUNTS)
+    margins = losses.margin_cross_entropy(fixed(x) / scale, torch.tensor([0, 1, 2]), 0.5, scale=scale, reduction="none")
+    torch.testing.assert_close(margin(aware, x, torch.tensor([0, 1, 2]), Generator()), margins)
 
 
 @pytest.mark.parametrize(("loss", "head"), COMBINATIONS)

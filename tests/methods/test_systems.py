@@ -3,15 +3,17 @@
 import random
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import any_method
 import numpy as np
 import pytest
+import torch
 from bars import COUNTS, bars, settings_of
 
 from ltnb.data.prepare import Dataset
 from ltnb.methods import BCE3S, BCL, FNPAL, PAL, CrossEntropy, FeatRecon, MethodSettings, SupervisedContrastive
+from ltnb.methods.settings import Classification
 from ltnb.training import train
 
 # The small classes of the bars have no more than one head, and their runs few epochs.
@@ -38,6 +40,10 @@ ROWS: dict[str, MethodSettings] = {
         second_stage_epochs=2,
         max_norm=0.1,
     ),
+    "wrong labels: a sum of two losses on FNPAL, scaled by the noise": FNPAL(
+        classification="nce+rce", active_weight=1.0, passive_weight=0.1, classifier_scale="noise-aware"
+    ),
+    "wrong labels: generalised cross-entropy beside BCL's contrast": BCL(classification="gce", gce_q=0.7),
     "squared error in every slot": BCE3S(classification="mse", contrast="mse", spread="mse"),
     "softmax in every slot": BCE3S(classification="cross-entropy", contrast="cross-entropy", spread="cross-entropy"),
     "views of two kinds": BCL(views=("strong", "sim", "rand")),
@@ -81,6 +87,22 @@ def test_synthetic_features_count_from_the_epoch_they_begin_in(dataset: Dataset,
     plain = train(settings_of(without), dataset, tmp_path / "without")
     same = (with_them.history["total"] == plain.history["total"]).tolist()
     assert same == [True, True, False, False]
+
+
+@pytest.mark.parametrize("classification", get_args(Classification))
+def test_every_classification_takes_a_step(classification: Any) -> None:
+    head = {"binary": "normalised", "mse": "normalised"}.get(classification, "anchored-cosine")
+    parameters = any_method.parameters_of(classification, random.Random(0))
+    before = any_method.train_a_little(CrossEntropy(classification=classification, classifier=head, **parameters), 0)
+    after = any_method.train_a_little(CrossEntropy(classification=classification, classifier=head, **parameters), 1)
+    moved = [not torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True)]
+    assert all(moved)
+
+
+def test_the_network_of_the_mnist_runs_trains(dataset: Dataset, tmp_path: Path) -> None:
+    run = train(settings_of(PAL(), encoder="cnn4"), dataset, tmp_path / "run")
+    assert run.embeddings["test_features"].shape == (20, 128)
+    assert run.history["total"].iloc[-1] < run.history["total"].iloc[0]
 
 
 def test_methods_drawn_at_random_train() -> None:
