@@ -53,7 +53,7 @@ class Method(nn.Module):
             encoder_name: a name of ``ltnb.models.encoders``.
             in_channels: of the images.
             class_counts: training images of each class, in class order; K of them.
-            noise_rate: η of symmetric label noise, for a scale that depends on it.
+            noise_rate: η, the rate of wrong labels, for a scale that depends on it.
 
         Raises:
             ValueError: these classes do not allow what the settings ask for; the message names the setting.

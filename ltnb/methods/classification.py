@@ -20,7 +20,7 @@ def classifier(settings: MethodSettings, feature_dim: int, num_classes: int, noi
         settings: the method's slots.
         feature_dim: d.
         num_classes: K.
-        noise_rate: η of symmetric label noise, which a scale may depend on.
+        noise_rate: η, the rate of wrong labels, which a scale may depend on.
 
     Raises:
         ValueError: an anchored one needs num_classes ≤ feature_dim + 1 for its simplex, unless it is optimised.

@@ -24,7 +24,7 @@ class PAL(MethodSettings):
 class FNPAL(MethodSettings):
     """L = −log softmax(s W x/‖x‖)_y: PAL with normalised features of length s.
 
-    The paper's s for CE and SCE is 0.25/(0.05 + η), η the rate of symmetric noise in the labels: ``classifier_scale:
+    The paper's s for CE and SCE is 0.25/(0.05 + η), η the rate of wrong labels: ``classifier_scale:
     noise-aware``, which is 5 on clean ones. For sums such as ``nce+mae`` it has s = 10, for the other losses we do not
     know it. Its control, FNPN, normalises as well but learns W: ``{system: fnpal, classifier: cosine}``.
     """

@@ -9,7 +9,7 @@ import any_method
 import numpy as np
 import pytest
 import torch
-from bars import COUNTS, bars, settings_of
+from bars import COUNTS, bars, noisy_bars, settings_of
 
 from ltnb.data.prepare import Dataset
 from ltnb.methods import BCE3S, BCL, FNPAL, PAL, CrossEntropy, FeatRecon, MethodSettings, SupervisedContrastive
@@ -103,6 +103,15 @@ def test_the_network_of_the_mnist_runs_trains(dataset: Dataset, tmp_path: Path) 
     run = train(settings_of(PAL(), encoder="cnn4"), dataset, tmp_path / "run")
     assert run.embeddings["test_features"].shape == (20, 128)
     assert run.history["total"].iloc[-1] < run.history["total"].iloc[0]
+
+
+def test_a_noise_aware_scale_knows_the_data_sets_rate(tmp_path: Path) -> None:
+    dataset = noisy_bars(bars().train_labels.roll(5))
+    assert dataset.settings.noise_rate == 0.4
+    aware = train(settings_of(FNPAL(classifier_scale="noise-aware")), dataset, tmp_path / "aware")
+    fixed = train(settings_of(FNPAL(classifier_scale=0.25 / 0.45)), dataset, tmp_path / "fixed")
+    np.testing.assert_array_equal(aware.embeddings["test_logits"], fixed.embeddings["test_logits"])
+    assert np.abs(aware.embeddings["test_logits"]).max() <= 0.25 / 0.45 + 1e-6
 
 
 def test_methods_drawn_at_random_train() -> None:
