@@ -1,5 +1,6 @@
 """Ablations: presets, their results and the published numbers beside them."""
 
+import json
 import math
 from pathlib import Path
 from typing import Literal
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from ltnb import ablations
+from ltnb import ablations, preset_results
 from ltnb.ablations import Interval
 from ltnb.claims import Evidence
 from ltnb.methods import BCL
@@ -27,6 +28,8 @@ methods:
 seeds: [0, 1, 2]
 training: {encoder: resnet8, epochs: 60}
 """
+
+DATASET = "digits-if100"
 
 PUBLISHED = """\
 paper,row,dataset,quantity,published,source
@@ -53,13 +56,17 @@ def project(tmp_path: Path) -> Path:
 
 def write_results(project: Path, *further: tuple[str, int, str, float]) -> None:
     rows = [
-        (name, seed, group, accuracy - (0.2 if group == "few" else 0))
+        (DATASET, name, seed, group, accuracy - (0.2 if group == "few" else 0))
         for name, of_seeds in ACCURACIES.items()
         for seed, accuracy in enumerate(of_seeds)
         for group in ("all", "few")
     ]
-    frame = pd.DataFrame([*rows, *further], columns=list(ablations.COLUMNS))
-    frame.to_csv(project / "presets" / "results" / "digits-bcl.csv", index=False)
+    frame = pd.DataFrame([*rows, *((DATASET, *row) for row in further)], columns=preset_results.ACCURACY)
+    results = project / "presets" / "results"
+    frame.to_csv(results / "digits-bcl.csv", index=False)
+    origin = {"settings": {}, "data": "", "code": {"": [0, 1, 2]}}
+    origins = {DATASET: dict.fromkeys(frame["method"], origin)}
+    (results / "digits-bcl.json").write_text(json.dumps(origins), encoding="utf-8")
 
 
 def test_rows_come_in_the_order_of_the_preset(project: Path) -> None:
