@@ -113,6 +113,34 @@ def difference(
     return Interval(float(row["difference"]), float(row["low"]), float(row["high"]), int(row["n"]))
 
 
+def beyond_control(
+    measured: pd.DataFrame, control: pd.DataFrame, row: str, measure: str, minus: str | None = None
+) -> Interval | None:
+    """Mean and interval of a measure, or the difference of two, less the same under control, paired by seed.
+
+    What a long tail does to a method is what its runs have beyond those of the same method on balanced data.
+
+    Args:
+        measured: columns method, seed, measure, value, of the runs of interest.
+        control: the same of the control's runs.
+        row: the method, called the same in both.
+        measure: a measure of both.
+        minus: another one, that is subtracted from it first.
+
+    Returns:
+        ``None`` where the two have no seed in common.
+    """
+
+    def values(frame: pd.DataFrame) -> pd.DataFrame:
+        of_row = frame[frame["method"] == row].pivot_table(index="seed", columns="measure", values="value")
+        of_row = of_row.reindex(columns=[measure, *([minus] if minus else [])])
+        value = of_row[measure] - of_row[minus] if minus else of_row[measure]
+        return value.rename("value").reset_index()
+
+    both = pd.concat([values(measured).assign(method="here"), values(control).assign(method="control")])
+    return difference(both, "here", "control", value="value")
+
+
 def differences(ablation: Ablation, *, baseline: str, rows: Sequence[str] | None = None) -> pd.DataFrame:
     """Paired differences of the rows that ran, by group, as `ltnb.plots.difference_intervals` draws them.
 

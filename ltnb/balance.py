@@ -11,12 +11,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ltnb import geometry
+from ltnb import geometry, trained_supports
 from ltnb.data.long_tail import class_groups
 from ltnb.runs import Run
 from ltnb.tables import SPLITS
 
 FITTED = 0.9  # share of training images
+HELD = 0.99  # share of a class's images in its cap: the quantile of FeatRecon's supports
 
 
 def measures(runs: Iterable[Run]) -> pd.DataFrame:
@@ -30,6 +31,10 @@ def measures(runs: Iterable[Run]) -> pd.DataFrame:
       length), ``margin`` (PAL's γ_k of the worst image, with the classifier's vectors as prototypes) and
       ``margin_smallest`` (γ_min); ``alignment`` (cosine of class mean and classifier vector); ``head_head``,
       ``head_tail`` and ``tail_tail`` (separability of class means, pair by pair).
+    - ``train_projection_…``, ``test_projection_…``, where there are projections, as the contrast sees them, from the
+      origin: ``simplex_distance`` of class means, directions alone; ``compactness``; ``head_head``, ``head_tail`` and
+      ``tail_tail``; and ``tail_overlap``, how deep the caps that hold 99 % of the images of two tail classes reach into
+      each other, in degrees, around the centres of the training images, on average over pairs.
     - ``classifier_…``: ``separability``, ``norm``, ``norm_variation`` (standard deviation of the lengths over their
       mean), ``smallest_angle`` in degrees, and again ``head_head``, ``head_tail``, ``tail_tail``.
     - ``fitting_epoch``: the first epoch, of those that were watched, after which 90 % of the training images are right.
@@ -59,6 +64,8 @@ def _measures(run: Run) -> Iterator[tuple[str, float]]:
         features = torch.from_numpy(run.embeddings[f"{split}_features"])
         labels = torch.from_numpy(run.embeddings[f"{split}_labels"]).long()
         yield from ((f"{split}_{name}", value) for name, value in _of_features(features, labels, weight, tail))
+        if f"{split}_projections" in run.embeddings:
+            yield from ((f"{split}_projection_{name}", value) for name, value in _of_projections(run, split, tail))
     yield from ((f"classifier_{name}", value) for name, value in _of_classifier(weight, tail))
     fitted = run.history.loc[run.history["train_accuracy"] >= FITTED, "epoch"]
     if len(fitted):
@@ -126,6 +133,18 @@ def _of_features(features: Tensor, labels: Tensor, weight: Tensor, tail: Tensor)
         yield from _mean_and_spread(name, values)
     yield "margin_smallest", float(margins.min())
     yield from geometry.pair_separability(geometry.cosine_matrix(means), tail)._asdict().items()
+
+
+def _of_projections(run: Run, split: str, tail: Tensor) -> Iterator[tuple[str, float]]:
+    z, labels = trained_supports.projections(run, split)
+    num_classes = len(run.params["class_counts"])
+    means = geometry.centred_class_means(z, labels, num_classes, centring="none")
+    yield "simplex_distance", geometry.simplex_distance(torch.nn.functional.normalize(means))
+    yield from _mean_and_spread("compactness", geometry.compactness(z, labels, num_classes, centring="none"))
+    yield from geometry.pair_separability(geometry.cosine_matrix(means), tail)._asdict().items()
+    of_training = geometry.confidence_supports(*trained_supports.projections(run, "train"), num_classes)
+    overlaps = trained_supports.image_overlaps(z, labels, of_training, HELD)
+    yield "tail_overlap", float(overlaps[tail][:, tail].nanmean())
 
 
 def _of_classifier(weight: Tensor, tail: Tensor) -> Iterator[tuple[str, float]]:

@@ -273,3 +273,20 @@ def test_the_papers_own_presets_can_be_read(paper: str) -> None:
     ablation = ablations.read(paper, PROJECT)
     assert len(ablation.seeds) == 10
     assert len(ablations.table(ablation, baseline=next(iter(ablation.rows)))) == len(ablation.rows)
+
+
+def test_what_goes_beyond_a_control() -> None:
+    def frame(heads: list[float], tails: list[float]) -> pd.DataFrame:
+        rows = [("bcl", s, m, v) for m, of in (("head", heads), ("tail", tails)) for s, v in enumerate(of)]
+        return pd.DataFrame([*rows, ("ce", 0, "head", 100.0)], columns=["method", "seed", "measure", "value"])
+
+    here, control = frame([9.0, 8.0, 7.0], [1.0, 2.0, 1.0]), frame([5.0, 5.0], [4.0, 3.0])
+    single = ablations.beyond_control(here, control, "bcl", "head")
+    assert single is not None
+    assert (single.mean, single.n) == (3.5, 2)
+    of_two = ablations.beyond_control(here, control, "bcl", "head", "tail")
+    assert of_two is not None
+    np.testing.assert_allclose(of_two, (5.5, *stats.t.interval(0.95, 1, 5.5, 1.5), 2))
+    assert ablations.beyond_control(here, control, "pal", "head") is None
+    assert ablations.beyond_control(here, control, "ce", "tail") is None
+    assert ablations.beyond_control(here, control.iloc[:0], "bcl", "head") is None

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from synthetic_runs import CLASS_COUNTS, make_run
 
-from ltnb import balance, tables
+from ltnb import balance, tables, trained_supports
+from ltnb.methods import FeatRecon
 from ltnb.runs import Run
 
 
@@ -118,3 +119,17 @@ def test_a_row_a_run_and_measure(run: Run) -> None:
     assert set(table.loc[table["seed"] == 0, "measure"]) == set(table.loc[table["seed"] == 1, "measure"])
     assert not table.duplicated(["method", "seed", "measure"]).any()
     assert list(balance.measures([])) == list(table)
+
+
+def test_projections_are_seen_as_the_contrast_sees_them(tmp_path: Path, run: Run) -> None:
+    assert not values_of(run).index.str.contains("projection").any()
+    contrasted = make_run(tmp_path, "supcon", bend=0.9, projections=True)
+    found = values_of(contrasted)
+    table = tables.seen_from(tables.measure(contrasted), "none").query("space == 'projections' and `class`.isna()")
+    overlaps = trained_supports.overlaps(contrasted, FeatRecon()).query("centres == 'estimated'")
+    for split in tables.SPLITS:
+        distance = table.query(f"split == '{split}' and measure == 'simplex_distance_of_directions'")["value"].item()
+        assert found[f"{split}_projection_simplex_distance"] == pytest.approx(distance)
+        tail_overlap = overlaps.query(f"split == '{split}'")["tail_overlap"].item()
+        assert found[f"{split}_projection_tail_overlap"] == pytest.approx(tail_overlap)
+        assert found[f"{split}_projection_head_head"] > found[f"{split}_projection_tail_tail"]
