@@ -3,7 +3,7 @@
 Three files a preset, all of them committed:
 
 - ``<preset>.csv``: test accuracies, a row a data set, method, seed and group;
-- ``<preset>-measures.csv``: the numbers of `ltnb.balance`;
+- ``<preset>-measures.csv``: the numbers of `ltnb.balance`, a row a data set, method and seed;
 - ``<preset>.json``: for each data set and method the settings that had an effect, the fingerprint of the data, and
   which seeds ran with which version of the package's code. A number whose settings are no longer those of the preset
   is refused when it is read, and goes when a run of the present settings is recorded.
@@ -26,7 +26,6 @@ from ltnb.runs import Run
 
 KEYS = ["dataset", "method", "seed"]
 ACCURACY = [*KEYS, "group", "accuracy"]
-MEASURES = [*KEYS, "measure", "value"]
 
 Origins = dict[str, dict[str, Any]]
 
@@ -46,14 +45,11 @@ def record(found: Sequence[Run], preset: str, settings: Params, project: Path) -
     for run in found:
         if not settings.run(run.dataset, run.method, run.seed).model_dump(mode="json").items() <= run.params.items():
             raise ValueError(f"{run.folder} has other settings than {preset} gives {run.method}; expected the same")
+    of_datasets = groupby(found, key=lambda run: run.dataset)
+    measures = pd.concat([balance.measures(of_dataset).assign(dataset=name) for name, of_dataset in of_datasets])
     frames = {
         "": tables.accuracies(found)[ACCURACY],
-        "-measures": pd.concat(
-            [
-                balance.measures(of_dataset).assign(dataset=name)[MEASURES]
-                for name, of_dataset in groupby(found, key=lambda run: run.dataset)
-            ]
-        ),
+        "-measures": measures.pivot_table(index=KEYS, columns="measure", values="value", sort=False).reset_index(),
     }
     lock = project / "build" / "presets" / f"{preset}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +57,7 @@ def record(found: Sequence[Run], preset: str, settings: Params, project: Path) -
         origins = _origins(preset, project)
         outdated = _enter(found, settings, origins)
         for ending, frame in frames.items():
-            earlier = _read(preset + ending, project, frame.columns.tolist())
+            earlier = _read(preset + ending, project)
             rows = pd.MultiIndex.from_frame(earlier[KEYS])
             replaced = rows.isin(pd.MultiIndex.from_frame(frame[KEYS])) | rows.droplevel("seed").isin(outdated)
             frame = pd.concat([earlier[~replaced], frame], ignore_index=True).sort_values(KEYS, kind="stable")
@@ -84,7 +80,7 @@ def accuracy(preset: str, settings: Params, project: Path) -> pd.DataFrame:
         ValueError: the table has a data set, method or seed that the preset lacks, one of them twice, an accuracy
             outside [0, 1], or a row that ran with other settings than the preset's; the message names the file.
     """
-    frame = _read(preset, project, ACCURACY)
+    frame = _read(preset, project).reindex(columns=ACCURACY)
     file = _file(preset, project)
     for column, known in (
         ("dataset", list(settings.datasets)),
@@ -110,9 +106,9 @@ def measured(preset: str, settings: Params, project: Path) -> pd.DataFrame:
     Raises:
         ValueError: a row ran with other settings than the preset's; the message names the file.
     """
-    frame = _read(f"{preset}-measures", project, MEASURES)
+    frame = _read(f"{preset}-measures", project)
     _check_origins(frame, preset, settings, project)
-    return frame
+    return frame.melt(KEYS, var_name="measure", value_name="value").dropna(ignore_index=True)
 
 
 def code_versions(preset: str, project: Path) -> int:
@@ -176,11 +172,11 @@ def _origins(preset: str, project: Path) -> Origins:
     return origins
 
 
-def _read(name: str, project: Path, columns: list[str]) -> pd.DataFrame:
+def _read(name: str, project: Path) -> pd.DataFrame:
     file = _file(name, project)
     if not file.is_file():
-        return pd.DataFrame(columns=columns).astype({"seed": int, columns[-1]: float})
-    return pd.read_csv(file, dtype={"dataset": str, "method": str})[columns]
+        return pd.DataFrame(columns=KEYS).astype({"seed": int})
+    return pd.read_csv(file, dtype={"dataset": str, "method": str})
 
 
 def _file(name: str, project: Path, ending: str = "csv") -> Path:
