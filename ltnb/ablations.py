@@ -14,12 +14,11 @@ from typing import Literal, NamedTuple
 import pandas as pd
 from scipy import special
 
-from ltnb import params, tables
+from ltnb import params, preset_results, tables
 from ltnb.claims import Evidence, Verdict
 from ltnb.methods import System
 
 DATA = "Digits with imbalance factor 100 and a ResNet-8, not CIFAR."
-COLUMNS = ("method", "seed", "group", "accuracy")
 
 
 class Interval(NamedTuple):
@@ -52,41 +51,35 @@ class Ablation:
     seeds: tuple[int, ...]
     accuracy: pd.DataFrame  # method, seed, group, accuracy in [0, 1]; rows in the preset's order
     published: pd.DataFrame  # row, dataset, quantity, published, source
+    code_versions: int  # of the package, that the accuracies are from
 
 
 def read(paper: str, project: Path) -> Ablation:
-    """Read a paper's ablation from the project's ``presets/``; before it has run, its accuracies are empty.
+    """Read an ablation on its first data set from the project's ``presets/``; before it has run, it is empty.
 
     Args:
-        paper: ``bcl``, ``featrecon``, ``bce3s`` or ``pal``.
+        paper: ``bcl``, ``featrecon``, ``bce3s``, ``pal``, or ``balanced``, the control.
         project: the project's folder.
 
     Raises:
         ParamsError: there is no such preset, or it is wrong.
-        ValueError: the results hold a row or a seed that the preset lacks, a row and seed twice, or an accuracy outside
-            [0, 1]; or a row was published that the preset lacks.
+        ValueError: as `ltnb.preset_results.accuracy`; or a row was published that the preset lacks.
     """
-    preset = params.load(project / "presets" / f"digits-{paper}.yaml")
-    file = project / "presets" / "results" / f"digits-{paper}.csv"
-    accuracy = pd.read_csv(file) if file.is_file() else pd.DataFrame(columns=list(COLUMNS)).astype({"accuracy": float})
+    name = f"digits-{paper}"
+    preset = params.load(project / "presets" / f"{name}.yaml")
+    accuracy = preset_results.accuracy(name, preset, project)
+    accuracy = accuracy[accuracy["dataset"] == next(iter(preset.datasets))].drop(columns="dataset")
     published = pd.read_csv(project / "presets" / "published.csv")
     published = published[published["paper"] == paper].drop(columns="paper").reset_index(drop=True)
-    for name, column, known in (
-        (file, accuracy["method"], list(preset.methods)),
-        (file, accuracy["seed"], preset.seeds),
-        (project / "presets" / "published.csv", published["row"], list(preset.methods)),
-    ):
-        unknown = column[~column.isin(known)].tolist()
-        if unknown:
-            raise ValueError(f"{name}: {column.name} {unknown[0]!r} is not in the preset; expected one of {known}")
-    twice = accuracy[accuracy.duplicated(["method", "seed", "group"])]
-    if len(twice):
-        raise ValueError(f"{file}: {twice['method'].iloc[0]} stands twice with one seed and group; expected each once")
-    outside = accuracy.loc[~accuracy["accuracy"].between(0, 1), "accuracy"]
-    if len(outside):
-        raise ValueError(f"{file}: accuracy {outside.iloc[0]}; expected a share in [0, 1]")
-    in_order = [accuracy.loc[accuracy["method"] == name, list(COLUMNS)] for name in preset.methods]
-    return Ablation(dict(preset.methods), tuple(preset.seeds), pd.concat(in_order, ignore_index=True), published)
+    unknown = published.loc[~published["row"].isin(list(preset.methods)), "row"].tolist()
+    if unknown:
+        raise ValueError(
+            f"{project / 'presets' / 'published.csv'}: row {unknown[0]!r} is not in the preset; "
+            f"expected one of {list(preset.methods)}"
+        )
+    in_order = pd.concat([accuracy[accuracy["method"] == row] for row in preset.methods], ignore_index=True)
+    versions = preset_results.code_versions(name, project)
+    return Ablation(dict(preset.methods), tuple(preset.seeds), in_order, published, versions)
 
 
 def changes(row: System) -> str:
@@ -118,6 +111,34 @@ def difference(
     pair = pair.rename(columns={value: "accuracy"}).assign(group="all")
     row = tables.paired_differences(pair, baseline=baseline, confidence=confidence).iloc[0]
     return Interval(float(row["difference"]), float(row["low"]), float(row["high"]), int(row["n"]))
+
+
+def beyond_control(
+    measured: pd.DataFrame, control: pd.DataFrame, row: str, measure: str, minus: str | None = None
+) -> Interval | None:
+    """Mean and interval of a measure, or the difference of two, less the same under control, paired by seed.
+
+    What a long tail does to a method is what its runs have beyond those of the same method on balanced data.
+
+    Args:
+        measured: columns method, seed, measure, value, of the runs of interest.
+        control: the same of the control's runs.
+        row: the method, called the same in both.
+        measure: a measure of both.
+        minus: another one, that is subtracted from it first.
+
+    Returns:
+        ``None`` where the two have no seed in common.
+    """
+
+    def values(frame: pd.DataFrame) -> pd.DataFrame:
+        of_row = frame[frame["method"] == row].pivot_table(index="seed", columns="measure", values="value")
+        of_row = of_row.reindex(columns=[measure, *([minus] if minus else [])])
+        value = of_row[measure] - of_row[minus] if minus else of_row[measure]
+        return value.rename("value").reset_index()
+
+    both = pd.concat([values(measured).assign(method="here"), values(control).assign(method="control")])
+    return difference(both, "here", "control", value="value")
 
 
 def differences(ablation: Ablation, *, baseline: str, rows: Sequence[str] | None = None) -> pd.DataFrame:
@@ -233,14 +254,17 @@ def table(
 
 
 def missing(ablation: Ablation) -> str:
-    """Say in one sentence which runs are still to come; empty when all are there."""
+    """Say which runs are still to come, and if their code was not all the same; empty when nothing is amiss."""
     overall = ablation.accuracy[ablation.accuracy["group"] == "all"]
     done = overall.groupby("method")["seed"].nunique().reindex(list(ablation.rows), fill_value=0)
     lacking = done[done < len(ablation.seeds)]
-    if not len(lacking):
-        return ""
-    rows = ", ".join(f"{name} ({count})" for name, count in lacking.items())
-    return f"Not all of the {len(ablation.seeds)} seeds have run: {rows}. What is there is shown."
+    sentences = []
+    if len(lacking):
+        rows = ", ".join(f"{name} ({count})" for name, count in lacking.items())
+        sentences.append(f"Not all of the {len(ablation.seeds)} seeds have run: {rows}. What is there is shown.")
+    if ablation.code_versions > 1:
+        sentences.append(f"The runs are of {ablation.code_versions} versions of the package's code.")
+    return " ".join(sentences)
 
 
 def record(

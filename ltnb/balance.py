@@ -5,18 +5,30 @@ runs of many seeds are compared by.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
 
+import numpy as np
 import pandas as pd
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
-from ltnb import geometry
+from ltnb import geometry, trained_supports
 from ltnb.data.long_tail import class_groups
+from ltnb.methods import MethodSettings
+from ltnb.methods.assembly import Method
+from ltnb.methods.settings import ANCHORED
+from ltnb.methods.stages import Stage
+from ltnb.params import TrainingSettings
 from ltnb.runs import Run
 from ltnb.tables import SPLITS
+from ltnb.training import learning_rate
 
+IMBALANCE = 100  # of the long tail that balanced data is the control of
 FITTED = 0.9  # share of training images
+CONVERGED = 0.9  # share of the last epoch's test accuracy
+HELD = 0.99  # share of a class's images in its cap: the quantile of FeatRecon's supports
 
 
 def measures(runs: Iterable[Run]) -> pd.DataFrame:
@@ -24,15 +36,24 @@ def measures(runs: Iterable[Run]) -> pd.DataFrame:
 
     ``<measure>_mean`` is the mean over classes and ``<measure>_spread`` their standard deviation (of all K, so by K and
     not K − 1); a class without a value, such as the compactness of a single image, is left out of both. *Tail* classes
-    have fewer than 20 training images, *head* classes are all others. Features are seen from the mean of class means.
+    are those of `tail_classes`, *head* classes all others. Features are seen from the mean of class means.
 
     - ``train_…``, ``test_…``: of the features ``compactness``, ``separability`` (BCE3S, 0 to 100), ``norm`` (mean
       length), ``margin`` (PAL's γ_k of the worst image, with the classifier's vectors as prototypes) and
       ``margin_smallest`` (γ_min); ``alignment`` (cosine of class mean and classifier vector); ``head_head``,
       ``head_tail`` and ``tail_tail`` (separability of class means, pair by pair).
+    - ``train_projection_…``, ``test_projection_…``, where there are projections, as the contrast sees them, from the
+      origin: ``simplex_distance`` of class means, directions alone; ``compactness``, and its mean over the tail
+      classes, ``tail_compactness``; ``head_head``, ``head_tail`` and ``tail_tail``; ``tail_angle``, the mean angle
+      between two tail classes in degrees; and ``tail_overlap``, how deep the caps that hold 99 % of the images of two
+      tail classes reach into each other, in degrees, around the centres of the training images, on average over pairs.
     - ``classifier_…``: ``separability``, ``norm``, ``norm_variation`` (standard deviation of the lengths over their
-      mean), ``smallest_angle`` in degrees, and again ``head_head``, ``head_tail``, ``tail_tail``.
-    - ``fitting_epoch``: the first epoch, of those that were watched, after which 90 % of the training images are right.
+      mean), ``smallest_angle`` in degrees, and again ``head_head``, ``head_tail``, ``tail_tail``; and
+      ``gradient_ratio``, the mean length over heads of what training added up for a vector (`received_gradients`), over
+      that over tails: 1 where heads do not get more.
+    - ``fitting_epoch``: the first epoch, of those that were watched, after which 90 % of the training images are right;
+      ``converging_epoch``: the first after which the accuracy on test images, where every class counts the same, is
+      90 % of the last epoch's.
     - ``head_share``, for features of two dimensions: the share of all directions that a head class takes
       (`ltnb.geometry.direction_shares`).
 
@@ -47,9 +68,21 @@ def measures(runs: Iterable[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["method", "seed", "measure", "value"])
 
 
-def tail_classes(class_counts: Iterable[int]) -> Tensor:
-    """Classes of fewer than 20 training images, which may be none."""
-    return class_groups(list(class_counts)).get("few", torch.empty(0, dtype=torch.int64))
+def tail_classes(class_counts: Sequence[int]) -> Tensor:
+    """Classes of fewer than 20 training images, which may be none.
+
+    Where all classes have the same number of images, they are the control of a long tail of as many images in all, with
+    an imbalance factor of 100: the tail classes are those that would have fewer than 20 images there, so that the same
+    classes are compared.
+
+    >>> tail_classes([124, 74, 44, 26, 16, 9, 5, 3, 2, 1]), tail_classes([30] * 10)
+    (tensor([4, 5, 6, 7, 8, 9]), tensor([4, 5, 6, 7, 8, 9]))
+    """
+    counts = torch.tensor(class_counts, dtype=torch.float64)
+    if len(counts) > 1 and (counts == counts[0]).all():
+        shares = IMBALANCE ** (-torch.arange(len(counts), dtype=torch.float64) / (len(counts) - 1))
+        counts = counts.sum() * shares / shares.sum()
+    return class_groups(counts).get("few", torch.empty(0, dtype=torch.int64))
 
 
 def _measures(run: Run) -> Iterator[tuple[str, float]]:
@@ -59,12 +92,67 @@ def _measures(run: Run) -> Iterator[tuple[str, float]]:
         features = torch.from_numpy(run.embeddings[f"{split}_features"])
         labels = torch.from_numpy(run.embeddings[f"{split}_labels"]).long()
         yield from ((f"{split}_{name}", value) for name, value in _of_features(features, labels, weight, tail))
+        if f"{split}_projections" in run.embeddings:
+            yield from ((f"{split}_projection_{name}", value) for name, value in _of_projections(run, split, tail))
     yield from ((f"classifier_{name}", value) for name, value in _of_classifier(weight, tail))
+    gradients = received_gradients(run)
+    if gradients is not None:
+        is_tail = torch.zeros(len(gradients), dtype=torch.bool).index_fill(0, tail, True)
+        lengths = gradients.norm(dim=1)
+        yield "classifier_gradient_ratio", float(lengths[~is_tail].mean() / lengths[is_tail].mean())
     fitted = run.history.loc[run.history["train_accuracy"] >= FITTED, "epoch"]
     if len(fitted):
         yield "fitting_epoch", float(fitted.iloc[0])
+    watched = run.history.dropna(subset=["test_accuracy"])
+    converged = watched["test_accuracy"] >= CONVERGED * watched["test_accuracy"].iloc[-1]
+    yield "converging_epoch", float(watched.loc[converged, "epoch"].iloc[0])
     if weight.shape[1] == 2:
         yield "head_share", 1 - float(geometry.direction_shares(deciding_weight(run))[tail].sum())
+
+
+def received_gradients(run: Run) -> Tensor | None:
+    """Σ_t c_t g_t = a w(0) − w(T): all gradients that each classifier vector got in training, added up, (K, d) float64.
+
+    SGD with momentum m and weight decay λ goes v ← m v + g + λ w, w ← w − η v. This is linear in the first vectors w(0)
+    and in the gradients g_t: the last vectors w(T) are a w(0), with the number a of `kept_by_decay`, less a sum of the
+    gradients, whose weights c_t follow from η, m and λ and are the same for every class.
+
+    w(0) is not among a run's files. It is drawn again from the seed, as `ltnb.training.train` draws it.
+
+    Returns:
+        None where there is no such sum (vectors that are not trained, or trained in two stages), or where w(0) cannot
+        be had: without the run's ``model.safetensors``, or with another version of torch than the run's.
+    """
+    file = run.folder / "model.safetensors"
+    if run.params.get("versions", {}).get("torch") != version("torch") or not file.is_file():
+        return None
+    # As the run had them, settings without an effect included, which a row of params.yaml may not have.
+    settings = MethodSettings.model_construct(**run.params["method"])
+    if settings.classifier in ANCHORED or settings.second_stage != "none":
+        return None
+    training = TrainingSettings.model_validate(run.params["training"])
+    with safe_open(file, "pt") as weights:
+        channels = weights.get_slice("encoder.conv.weight").get_shape()[1]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(np.random.SeedSequence(run.seed).generate_state(4).tolist()[0])
+        method = Method(settings, training.encoder, channels, run.params["class_counts"])
+    (stage,) = method.stages(
+        Stage("everything", training.epochs, training.learning_rate, training.warmup_epochs, training.weight_decay)
+    )
+    steps = math.ceil(sum(run.params["class_counts"]) / training.batch_size)
+    kept = kept_by_decay(stage, steps, training.momentum)
+    start = method.classifier.weight.detach().double()
+    return kept * start - torch.from_numpy(run.embeddings["classifier_weight"]).double()
+
+
+def kept_by_decay(stage: Stage, steps: int, momentum: float) -> float:
+    """Return a: what weight decay alone makes of a weight of 1 in a stage, with so many steps an epoch."""
+    weight, velocity = 1.0, 0.0
+    for epoch in range(stage.epochs):
+        for _ in range(steps):
+            velocity = momentum * velocity + stage.weight_decay * weight
+            weight -= learning_rate(epoch, stage) * velocity
+    return weight
 
 
 def deciding_weight(run: Run) -> Tensor:
@@ -126,6 +214,22 @@ def _of_features(features: Tensor, labels: Tensor, weight: Tensor, tail: Tensor)
         yield from _mean_and_spread(name, values)
     yield "margin_smallest", float(margins.min())
     yield from geometry.pair_separability(geometry.cosine_matrix(means), tail)._asdict().items()
+
+
+def _of_projections(run: Run, split: str, tail: Tensor) -> Iterator[tuple[str, float]]:
+    z, labels = trained_supports.projections(run, split)
+    num_classes = len(run.params["class_counts"])
+    means = geometry.centred_class_means(z, labels, num_classes, centring="none")
+    yield "simplex_distance", geometry.simplex_distance(torch.nn.functional.normalize(means))
+    compactness = geometry.compactness(z, labels, num_classes, centring="none")
+    yield from _mean_and_spread("compactness", compactness)
+    yield "tail_compactness", float(compactness[tail].nanmean())
+    cosines = geometry.cosine_matrix(means)
+    yield from geometry.pair_separability(cosines, tail)._asdict().items()
+    yield "tail_angle", geometry.minority_collapse_angle(cosines, tail)
+    of_training = geometry.confidence_supports(*trained_supports.projections(run, "train"), num_classes)
+    overlaps = trained_supports.image_overlaps(z, labels, of_training, HELD)
+    yield "tail_overlap", float(overlaps[tail][:, tail].nanmean())
 
 
 def _of_classifier(weight: Tensor, tail: Tensor) -> Iterator[tuple[str, float]]:

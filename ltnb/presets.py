@@ -1,11 +1,11 @@
-"""The papers' ablations, run: the rows of ``presets/digits-<paper>.yaml``, and what is kept of them.
+"""The papers' ablations and their controls, run: the rows of ``presets/digits-<name>.yaml``.
 
     python -m ltnb.presets pal                               # every row, every seed
     python -m ltnb.presets pal --rows ce pal --seeds 0 1
 
-Runs go to ``build/presets/<paper>/``, and one that is there already, from the same settings, code and data, is not run
-again. Their accuracies go to ``presets/results/digits-<paper>.csv``, the numbers of `ltnb.balance` to
-``digits-<paper>-measures.csv`` beside it: what the tables and verdicts of the papers' notebooks are made from.
+Runs go to ``build/presets/<name>/``, and one that is there already, from the same settings, code and data, is not run
+again. What is kept of them goes to ``presets/results/`` (`ltnb.preset_results`): the tables and verdicts of the papers'
+notebooks are made from it. Several processes may run one preset at once.
 """
 
 import argparse
@@ -15,45 +15,64 @@ from pathlib import Path
 
 import pandas as pd
 
-from ltnb import balance, params, tables
+from ltnb import params, preset_results
 from ltnb.data.prepare import load as load_dataset
 from ltnb.data.prepare import prepare
-from ltnb.files import replacing
 from ltnb.inputs import SHORT_EPOCHS
 from ltnb.params import Params, RunSettings
 from ltnb.runs import Run, read
 from ltnb.training import code_fingerprint, train
 from ltnb.workspace import Workspace
 
-DATASET = "digits-if100"
-KEYS = ["method", "seed"]
+
+def load(name: str, project: Path) -> Params:
+    """Read ``presets/digits-<name>.yaml``, with `ltnb.params.load` and its errors."""
+    return params.load(project / "presets" / f"digits-{name}.yaml")
 
 
-def load(paper: str, project: Path) -> Params:
-    """Read ``presets/digits-<paper>.yaml``, with `ltnb.params.load` and its errors."""
-    return params.load(project / "presets" / f"digits-{paper}.yaml")
-
-
-def runs(place: Workspace, paper: str, preset: Params, rows: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+def runs(
+    place: Workspace,
+    name: str,
+    preset: Params,
+    rows: Sequence[str],
+    seeds: Sequence[int],
+    datasets: Sequence[str] | None = None,
+) -> list[Run]:
     """Read the runs of ``rows`` × ``seeds``, a row after the other; what is not there is trained.
 
     By hand a run that the pipeline has is taken as it is, and one that it lacks is a short one, and said to be.
 
+    Args:
+        place: where to work.
+        name: of the preset, such as ``pal``.
+        preset: what its file holds, or more rows than that.
+        rows: keys of its methods.
+        seeds: any.
+        datasets: keys of its data sets; None: all.
+
     Raises:
-        ParamsError: a row is not in the preset.
+        ParamsError: a row or a data set is not in the preset.
     """
     found = []
-    for row in rows:
-        for seed in seeds:
-            settings = preset.run(DATASET, row, seed)
-            folder = Path("build", "presets", paper, row, f"seed-{seed}")
-            if not place.is_pipeline and (place.project / folder / "metrics.json").is_file():
-                found.append(read(place.project / folder))
-                continue
-            if not place.is_pipeline:
-                settings = _shortened(settings)
-            found.append(_trained(place, settings, preset, place.folder / folder))
+    for dataset in datasets or preset.datasets:
+        for row in rows:
+            for seed in seeds:
+                settings = preset.run(dataset, row, seed)
+                folder = Path("build", "presets", name, dataset, row, f"seed-{seed}")
+                if not place.is_pipeline and (place.project / folder / "metrics.json").is_file():
+                    found.append(read(place.project / folder))
+                    continue
+                if not place.is_pipeline:
+                    settings = _shortened(settings)
+                found.append(_trained(settings, place.folder / folder))
     return found
+
+
+def measured(name: str, project: Path) -> pd.DataFrame:
+    """Columns method, seed, measure, value: what was measured on the runs of the preset's first data set."""
+    preset = load(name, project)
+    frame = preset_results.measured(f"digits-{name}", preset, project)
+    return frame[frame["dataset"] == next(iter(preset.datasets))].drop(columns="dataset").reset_index(drop=True)
 
 
 def _shortened(settings: RunSettings) -> RunSettings:
@@ -63,10 +82,10 @@ def _shortened(settings: RunSettings) -> RunSettings:
     return settings.model_copy(update={"training": training})
 
 
-def _trained(place: Workspace, settings: RunSettings, preset: Params, folder: Path) -> Run:
-    # Prepared apart, by the preset's own settings: params.yaml may call other data by this name.
-    prepared = place.folder / "build" / "presets" / "data" / DATASET
-    prepare(DATASET, preset.datasets[DATASET], prepared)
+def _trained(settings: RunSettings, folder: Path) -> Run:
+    # Prepared beside the run, by the preset's own settings: params.yaml may call other data by this name.
+    prepared = folder.parents[2] / ".data" / settings.dataset_name
+    prepare(settings.dataset_name, settings.dataset, prepared)
     data = load_dataset(prepared)
     if (folder / "metrics.json").is_file():
         earlier = read(folder)
@@ -76,41 +95,19 @@ def _trained(place: Workspace, settings: RunSettings, preset: Params, folder: Pa
     return train(settings, data, folder)
 
 
-def record(found: Sequence[Run], paper: str, project: Path) -> None:
-    """Write the runs' accuracies and measures into the preset's tables, in place of those that stand there."""
-    frames = {
-        "": tables.accuracies(found)[[*KEYS, "group", "accuracy"]],
-        "-measures": balance.measures(found),
-    }
-    for ending, frame in frames.items():
-        file = project / "presets" / "results" / f"digits-{paper}{ending}.csv"
-        if file.is_file():
-            earlier = pd.read_csv(file)
-            replaced = pd.MultiIndex.from_frame(earlier[KEYS]).isin(pd.MultiIndex.from_frame(frame[KEYS]))
-            frame = pd.concat([earlier[~replaced], frame], ignore_index=True)
-        frame = frame.sort_values(KEYS, kind="stable")
-        with replacing(file) as temporary:
-            frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-
-
-def measured(paper: str, project: Path) -> pd.DataFrame:
-    """Columns method, seed, measure, value: what was measured on the preset's runs; empty before any ran."""
-    file = project / "presets" / "results" / f"digits-{paper}-measures.csv"
-    return pd.read_csv(file) if file.is_file() else balance.measures([])
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a preset, in the pipeline's workspace; each run is recorded as it ends."""
     parser = argparse.ArgumentParser(prog="python -m ltnb.presets", description=__doc__.splitlines()[0])
-    parser.add_argument("paper", choices=["bcl", "featrecon", "bce3s", "pal"])
+    parser.add_argument("name", choices=["balanced", "bce3s", "bcl", "featrecon", "pal"])
     parser.add_argument("--rows", nargs="+", help="rows of the preset; by default all")
     parser.add_argument("--seeds", nargs="+", type=int, help="by default those of the preset")
     options = parser.parse_args(arguments)
     place = Workspace.open(".")
-    preset = load(options.paper, place.project)
+    preset = load(options.name, place.project)
     for seed in options.seeds or preset.seeds:
         for row in options.rows or preset.methods:
-            record(runs(place, options.paper, preset, [row], [seed]), options.paper, place.project)
+            found = runs(place, options.name, preset, [row], [seed])
+            preset_results.record(found, f"digits-{options.name}", preset, place.project)
 
 
 if __name__ == "__main__":

@@ -70,12 +70,16 @@ def page_title(notebook: Notebook) -> str:
 
 
 def page(notebook: Notebook, about: str) -> Notebook:
-    """An executed notebook as a page: what it is about joins its title, and code is shown when asked for."""
+    """An executed notebook as a page: what it is about joins its title, and code is shown when asked for.
+
+    ``Geometry: bcl``; behind a question, ``Does it help? (digits-if100)``.
+    """
     first, *others = notebook["cells"]
     lines = "".join(first["source"]).splitlines()
     if first["cell_type"] != "markdown" or not lines or not lines[0].startswith("# "):
         raise ValueError(f"the page about {about}: expected a notebook that opens with a # title, found {lines[:1]}")
-    titled = first | {"source": "\n".join([f"{lines[0]}: {about}", *lines[1:]])}
+    title = f"{lines[0]} ({about})" if lines[0].endswith("?") else f"{lines[0]}: {about}"
+    titled = first | {"source": "\n".join([title, *lines[1:]])}
     return notebook | {"cells": [titled, *map(_code_folded, others)]}
 
 

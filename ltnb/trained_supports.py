@@ -120,9 +120,7 @@ def overlaps(run: Run, settings: FeatRecon) -> pd.DataFrame:
     for name, of in made.items():
         for split in ("train", "test"):
             z, labels = projections(run, split)
-            angles = angles_to_centres(z, labels, of.centres)
-            held = [angles[labels == k].quantile(settings.support_quantile) for k in range(len(counts))]
-            pairs = geometry.cap_overlaps(of._replace(radii=torch.stack(held).deg2rad()))[tail][:, tail]
+            pairs = image_overlaps(z, labels, of, settings.support_quantile)[tail][:, tail]
             rows.append(
                 {
                     "method": run.method,
@@ -134,6 +132,23 @@ def overlaps(run: Run, settings: FeatRecon) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows)
+
+
+def image_overlaps(z: Tensor, labels: Tensor, made: geometry.Supports, share: float) -> Tensor:
+    """How deep the caps that hold this share of the images reach into each other, in degrees (K, K).
+
+    The caps lie around the centres of given supports, and each is as wide as the images of its class ask for. The
+    entry of two classes is negative where there is room between them, that of a class with itself is missing.
+
+    Args:
+        z: (N, p) unit rows, of any images.
+        labels: (N,) their classes; every class needs an image.
+        made: supports, of which the centres count.
+        share: α in (0, 1].
+    """
+    angles = angles_to_centres(z, labels, made.centres)
+    held = [angles[labels == k].quantile(share) for k in range(len(made.centres))]
+    return geometry.cap_overlaps(made._replace(radii=torch.stack(held).deg2rad()))
 
 
 def synthetic(made: geometry.Supports, settings: FeatRecon, number: int, generator: Generator) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Ablations: presets, their results and the published numbers beside them."""
 
+import json
 import math
 from pathlib import Path
 from typing import Literal
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from ltnb import ablations
+from ltnb import ablations, preset_results
 from ltnb.ablations import Interval
 from ltnb.claims import Evidence
 from ltnb.methods import BCL
@@ -27,6 +28,8 @@ methods:
 seeds: [0, 1, 2]
 training: {encoder: resnet8, epochs: 60}
 """
+
+DATASET = "digits-if100"
 
 PUBLISHED = """\
 paper,row,dataset,quantity,published,source
@@ -53,13 +56,17 @@ def project(tmp_path: Path) -> Path:
 
 def write_results(project: Path, *further: tuple[str, int, str, float]) -> None:
     rows = [
-        (name, seed, group, accuracy - (0.2 if group == "few" else 0))
+        (DATASET, name, seed, group, accuracy - (0.2 if group == "few" else 0))
         for name, of_seeds in ACCURACIES.items()
         for seed, accuracy in enumerate(of_seeds)
         for group in ("all", "few")
     ]
-    frame = pd.DataFrame([*rows, *further], columns=list(ablations.COLUMNS))
-    frame.to_csv(project / "presets" / "results" / "digits-bcl.csv", index=False)
+    frame = pd.DataFrame([*rows, *((DATASET, *row) for row in further)], columns=preset_results.ACCURACY)
+    results = project / "presets" / "results"
+    frame.to_csv(results / "digits-bcl.csv", index=False)
+    origin = {"settings": {}, "data": "", "code": {"": [0, 1, 2]}}
+    origins = {DATASET: dict.fromkeys(frame["method"], origin)}
+    (results / "digits-bcl.json").write_text(json.dumps(origins), encoding="utf-8")
 
 
 def test_rows_come_in_the_order_of_the_preset(project: Path) -> None:
@@ -266,3 +273,20 @@ def test_the_papers_own_presets_can_be_read(paper: str) -> None:
     ablation = ablations.read(paper, PROJECT)
     assert len(ablation.seeds) == 10
     assert len(ablations.table(ablation, baseline=next(iter(ablation.rows)))) == len(ablation.rows)
+
+
+def test_what_goes_beyond_a_control() -> None:
+    def frame(heads: list[float], tails: list[float]) -> pd.DataFrame:
+        rows = [("bcl", s, m, v) for m, of in (("head", heads), ("tail", tails)) for s, v in enumerate(of)]
+        return pd.DataFrame([*rows, ("ce", 0, "head", 100.0)], columns=["method", "seed", "measure", "value"])
+
+    here, control = frame([9.0, 8.0, 7.0], [1.0, 2.0, 1.0]), frame([5.0, 5.0], [4.0, 3.0])
+    single = ablations.beyond_control(here, control, "bcl", "head")
+    assert single is not None
+    assert (single.mean, single.n) == (3.5, 2)
+    of_two = ablations.beyond_control(here, control, "bcl", "head", "tail")
+    assert of_two is not None
+    np.testing.assert_allclose(of_two, (5.5, *stats.t.interval(0.95, 1, 5.5, 1.5), 2))
+    assert ablations.beyond_control(here, control, "pal", "head") is None
+    assert ablations.beyond_control(here, control, "ce", "tail") is None
+    assert ablations.beyond_control(here, control.iloc[:0], "bcl", "head") is None

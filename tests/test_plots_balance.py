@@ -89,6 +89,18 @@ def test_pairs_with_their_spread_over_seeds() -> None:
     assert 55.6 in [xy(line)[0, 1] for line in ax.lines]
 
 
+def test_a_method_is_left_out_of_panels_that_it_has_no_values_for() -> None:
+    def pairs(place: str, value: float) -> dict[str, list[float]]:
+        return {f"{place}_{pair}": [value] for pair in ("head_head", "head_tail", "tail_tail")}
+
+    table = measures({"ce-sc": pairs("classifier", 40) | pairs("control", 55), "bce3s": pairs("classifier", 50)})
+    panels = {"classifier": "classifier", "control": "control", "none": "empty"}
+    figure = pair_separabilities(table, panels, simplex=55.6, title="t")
+    drawn = [[xy(bars.lines[0])[0, 1] for bars in errorbars(ax)] for ax in figure.axes]
+    assert drawn == [[40, 50], [55], []]
+    assert len({ax.get_xlim() for ax in figure.axes}) == 1  # or the pairs would not stand below each other
+
+
 def test_one_seed_has_no_spread() -> None:
     pairs = {f"classifier_{pair}": [50.0] for pair in ("head_head", "head_tail", "tail_tail")}
     ax = pair_separabilities(measures({"ce": pairs}), {"classifier": "c"}, simplex=55.6, title="t").axes[0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 
 from ltnb import geometry, plots
 from ltnb.plots import plane
@@ -45,6 +46,8 @@ def test_the_plane_is_painted_as_the_classifier_decides(bias: bool) -> None:
     drawn = example(2, bias)
     rows = {"training images": {"softmax": drawn}, "test images": {"softmax": drawn}}
     figure = plane.decision_planes(rows, COUNTS, NAMES, title="t")
+    labels = [(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes[:2]]
+    assert labels == [("", "feature 2"), ("feature 1", "feature 2")]
     for ax in figure.axes[:2]:
         extent = ax.get_xlim()[1]
         for point in (torch.rand(40, 2, generator=torch.Generator().manual_seed(2)) - 0.5) * 1.9 * extent:
@@ -85,3 +88,16 @@ def test_the_sphere_is_painted_around_the_largest_class() -> None:
     assert [painted(ax, *point) for point in points.tolist()] == [0, 1, 2]
     area = (np.asarray(ax.images[0].get_array()) == np.asarray(ax.images[0].get_array())[120, 120]).all(axis=2).mean()
     assert area == pytest.approx(math.pi / 4 / 3, abs=0.01)  # a third of the sphere, on a disc in a square
+
+
+def test_a_ring_at_the_rim_is_whole() -> None:
+    figure = plane.decision_spheres(
+        {split: dict.fromkeys("abc", example(3)) for split in ("train", "test")}, COUNTS, NAMES, title="t"
+    )
+    figure.canvas.draw()
+    ax = figure.axes[0]
+    (rim, _), (edge, _) = ax.transData.transform([(2, 0), (ax.get_xlim()[1], 0)])
+    rings = ax.collections[-1]
+    assert isinstance(rings, PathCollection)
+    radius = (math.sqrt(rings.get_sizes()[0]) + float(np.max(rings.get_linewidth()))) / 2  # points
+    assert edge - rim > radius * figure.dpi / 72

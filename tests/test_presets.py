@@ -3,10 +3,9 @@
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from ltnb import balance, presets
+from ltnb import preset_results, presets
 from ltnb.params import ParamsError
 from ltnb.runs import Run, read
 from ltnb.workspace import Workspace
@@ -46,7 +45,7 @@ def time_of(run: Run) -> int:
 
 def test_a_run_that_is_there_is_not_run_again(place: Workspace) -> None:
     preset = presets.load("pal", place.project)
-    folder = place.folder / "build" / "presets" / "pal"
+    folder = place.folder / "build" / "presets" / "pal" / "digits-if100"
     before = time_of(read(folder / "ce" / "seed-0"))
     first, second = presets.runs(place, "pal", preset, ["ce", "pal"], [0])
     assert [(run.method, run.seed) for run in (first, second)] == [("ce", 0), ("pal", 0)]
@@ -69,17 +68,20 @@ def test_a_row_that_is_not_there(place: Workspace) -> None:
         presets.runs(place, "pal", presets.load("pal", place.project), ["pall"], [0])
 
 
-def test_records_replace_what_stands_there(place: Workspace) -> None:
-    project = place.project
-    found = presets.runs(place, "pal", presets.load("pal", project), ["ce", "pal"], [0])
-    assert presets.measured("pal", project).empty
-    presets.record(found, "pal", project)
-    presets.record(found[:1], "pal", project)
-    accuracy = pd.read_csv(project / "presets" / "results" / "digits-pal.csv")
-    assert list(accuracy) == ["method", "seed", "group", "accuracy"]
-    assert list(accuracy["method"].unique()) == ["ce", "pal"]
-    assert not accuracy.duplicated(["method", "seed", "group"]).any()
-    chosen = accuracy[(accuracy["method"] == "pal") & (accuracy["group"] == "all")]
-    assert chosen["accuracy"].item() == pytest.approx(read(found[1].folder).metrics["accuracy"], abs=1e-6)
-    measured = presets.measured("pal", project)
-    pd.testing.assert_frame_equal(measured, balance.measures(found), rtol=1e-5)
+def test_every_data_set_of_a_preset_is_run_unless_some_are_named(place: Workspace) -> None:
+    preset = presets.load("pal", place.project)
+    balanced = preset.datasets["digits-if100"].model_copy(update={"imbalance": 1.0, "largest": 5})
+    two = preset.model_copy(update={"datasets": preset.datasets | {"digits-if1": balanced}})
+    assert [run.dataset for run in presets.runs(place, "pal", two, ["ce"], [0])] == ["digits-if100", "digits-if1"]
+    (only,) = presets.runs(place, "pal", two, ["ce"], [0], ["digits-if1"])
+    assert only.params["class_counts"] == [5] * 10
+
+
+def test_the_command_runs_and_records(place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.project)
+    presets.main(["pal", "--rows", "pal", "--seeds", "1"])
+    preset = presets.load("pal", place.project)
+    accuracy = preset_results.accuracy("digits-pal", preset, place.project)
+    run = read(place.project / "build" / "presets" / "pal" / "digits-if100" / "pal" / "seed-1")
+    assert accuracy.query("group == 'all'")["accuracy"].item() == pytest.approx(run.metrics["accuracy"], abs=1e-6)
+    assert len(presets.measured("pal", place.project)) > 0

@@ -236,5 +236,7 @@ def test_a_warning_of_sphinx_is_an_error_and_the_report_stays(tmp_path, monkeypa
 def test_what_a_page_is_about_joins_its_title():
     titled = {"cells": [markdown(["# Geometry\n", "text"]), code("1")], "metadata": {}}
     assert page(titled, "bcl")["cells"] == [markdown("# Geometry: bcl\ntext"), code("1", "hide-input")]
+    question = {"cells": [markdown("# BCL: does it help?")], "metadata": {}}
+    assert page(question, "digits-if100")["cells"] == [markdown("# BCL: does it help? (digits-if100)")]
     with pytest.raises(ValueError, match=r"about bcl: expected .* found \['1'\]"):
         page({"cells": [code("1")], "metadata": {}}, "bcl")

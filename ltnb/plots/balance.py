@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ltnb.plots.curves import method_key
 from ltnb.plots.theme import method_style
@@ -23,7 +24,7 @@ def mean_and_spread(measures: pd.DataFrame, panels: Mapping[str, str], *, title:
         panels: name of the measure, and title of its panel.
         title: of the figure.
     """
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.1 * len(panels), 4.9), squeeze=False, layout="constrained")
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 4.6), squeeze=False, layout="constrained")
     for ax, (name, panel) in zip(axes[0], panels.items(), strict=True):
         for method, of_method in measures.groupby("method", sort=False):
             style = method_style(str(method))
@@ -39,6 +40,7 @@ def mean_and_spread(measures: pd.DataFrame, panels: Mapping[str, str], *, title:
             )
         ax.margins(0.15)
         ax.set_ylim(bottom=0)
+        ax.xaxis.set_major_locator(MaxNLocator(4))
         ax.set(title=panel, xlabel="mean over classes")
     axes[0, 0].set_ylabel("standard deviation over classes")
     figure.suptitle(title)
@@ -51,21 +53,26 @@ def pair_separabilities(measures: pd.DataFrame, panels: Mapping[str, str], *, si
 
     Args:
         measures: columns method, seed, measure, value; ``<name>_head_head``, ``…_head_tail`` and ``…_tail_tail`` of
-            every panel.
+            every panel. A method without them is left out of the panel, but not of the first one.
         panels: where the vectors are (``classifier``, ``test``), and title of the panel.
         simplex: the value of all three at a regular simplex, drawn as a line.
         title: of the figure.
     """
+    columns = min(len(panels), 2)
+    lines = -(-len(panels) // columns)
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(4.6 * len(panels), 4.9), sharey=True, squeeze=False, layout="constrained"
+        lines, columns, figsize=(5 * columns, 3.6 * lines + 0.9), sharey=True, squeeze=False, layout="constrained"
     )
     methods = list(measures["method"].unique())
-    for ax, (place, panel) in zip(axes[0], panels.items(), strict=True):
+    for ax, (place, panel) in zip(axes.flat, panels.items(), strict=False):
         ax.axhline(simplex, color="black", linestyle=":", linewidth=1.5, label="regular simplex")
         for i, method in enumerate(methods):
             style = method_style(method)
             values = measures[measures["method"] == method].pivot_table(index="seed", columns="measure", values="value")
-            spread = values[[f"{place}_{pair}" for pair in PAIRS]].agg(["mean", "std"]).fillna(0)
+            of_pairs = values.reindex(columns=[f"{place}_{pair}" for pair in PAIRS])
+            if of_pairs.isna().all(axis=None):
+                continue
+            spread = of_pairs.agg(["mean", "std"]).fillna(0)
             shift = 0.35 * ((i + 0.5) / len(methods) - 0.5)
             ax.errorbar(
                 [position + shift for position in range(len(PAIRS))],
@@ -77,9 +84,12 @@ def pair_separabilities(measures: pd.DataFrame, panels: Mapping[str, str], *, si
                 label=style.label,
             )
         ax.set_xticks(range(len(PAIRS)), list(PAIRS.values()))
-        ax.margins(x=0.12)
+        ax.set_xlim(-0.4, len(PAIRS) - 0.6)
         ax.set_title(panel)
-    axes[0, 0].set_ylabel("separability [0 to 100]")
+    for ax in axes.flat[len(panels) :]:
+        ax.remove()
+    for ax in axes[:, 0]:
+        ax.set_ylabel("separability [0 to 100]")
     figure.suptitle(title)
     method_key(figure, axes[0, 0])
     return figure

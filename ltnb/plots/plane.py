@@ -49,8 +49,12 @@ def decision_planes(
         column: 1.1 * max(float(planes[column].features.abs().double().quantile(0.98)) for planes in rows.values())
         for column in columns
     }
-    figure, axes = _grid(rows, columns, title)
+    figure, axes = _grid(rows, columns, title, room=0.32)
     colours = class_colours(class_counts)
+    for ax in axes[-1]:
+        ax.set_xlabel("feature 1")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("feature 2")
     for of_row, planes in zip(axes, rows.values(), strict=True):
         for ax, column in zip(of_row, columns, strict=True):
             plane, extent = planes[column], extents[column]
@@ -80,7 +84,7 @@ def decision_spheres(
         rows, class_counts, class_names, title: as in `decision_planes`, with features of three dimensions.
     """
     columns = list(next(iter(rows.values())))
-    figure, axes = _grid(rows, columns, title)
+    figure, axes = _grid(rows, columns, title, room=0.04)
     colours = class_colours(class_counts)
     line = torch.linspace(-2, 2, RESOLUTION, dtype=torch.float64)
     flat = torch.cartesian_prod(line, line).flip(1)
@@ -96,13 +100,16 @@ def decision_spheres(
             _points(ax, _to_map(plane.features.double() @ turn.T), plane.labels, colours)
             ends = _to_map(weight).numpy()
             ax.scatter(*ends.T, s=130, facecolors="none", edgecolors=colours, linewidths=2.4, zorder=4)
-            ax.set(xlim=(-2.05, 2.05), ylim=(-2.05, 2.05), aspect="equal")
+            ax.set(xlim=(-2.2, 2.2), ylim=(-2.2, 2.2), aspect="equal")  # with room for a ring at the rim
             ax.axis("off")
     class_key(figure, class_counts, class_names)
     return figure
 
 
-def _grid(rows: Mapping[str, object], columns: Sequence[str], title: str) -> tuple[Figure, NDArray[np.object_]]:
+def _grid(
+    rows: Mapping[str, object], columns: Sequence[str], title: str, *, room: float
+) -> tuple[Figure, NDArray[np.object_]]:
+    """Empty panels with their rows' and columns' titles, with room for ticks on the left in widths of a panel."""
     figure, axes = plt.subplots(
         len(rows),
         len(columns),
@@ -113,7 +120,7 @@ def _grid(rows: Mapping[str, object], columns: Sequence[str], title: str) -> tup
     for ax, column in zip(axes[0], columns, strict=True):
         ax.set_title(column)
     for ax, row in zip(axes[:, 0], rows, strict=True):
-        ax.annotate(row, (-0.16, 0.5), xycoords="axes fraction", ha="right", va="center", rotation=90, fontsize=13)
+        ax.annotate(row, (-room, 0.5), xycoords="axes fraction", ha="right", va="center", rotation=90, fontsize=13)
     figure.suptitle(title)
     return figure, axes
 

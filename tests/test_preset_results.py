@@ -1,0 +1,137 @@
+"""What is kept of the presets' runs: numbers and the settings that they are from."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ltnb import balance, preset_results, presets
+from ltnb.params import Params
+from ltnb.preset_results import accuracy, code_versions, measured, record
+from ltnb.runs import Run
+from ltnb.workspace import Workspace
+
+NAME = "digits-pal"
+PRESET = """\
+datasets:
+  digits-if100: {source: digits, imbalance: 100}
+methods:
+  ce: {system: ce}
+  pal: {system: pal}
+seeds: [0, 1]
+training: {epochs: 1, warmup_epochs: 0}
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "presets").mkdir()
+    for name in ("params.yaml", f"presets/{NAME}.yaml"):
+        (folder / name).write_text(PRESET, encoding="utf-8")
+    return presets.runs(Workspace(folder, folder), "pal", presets.load("pal", folder), ["ce", "pal"], [0, 1])
+
+
+@pytest.fixture
+def preset(tmp_path: Path) -> Params:
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets" / f"{NAME}.yaml").write_text(PRESET, encoding="utf-8")
+    return presets.load("pal", tmp_path)
+
+
+def with_learning_rate(preset: Params, value: float) -> Params:
+    return preset.model_copy(update={"training": preset.training.model_copy(update={"learning_rate": value})})
+
+
+def test_before_any_run_the_tables_are_empty(preset: Params, tmp_path: Path) -> None:
+    assert list(accuracy(NAME, preset, tmp_path)) == preset_results.ACCURACY
+    assert list(measured(NAME, preset, tmp_path)) == [*preset_results.KEYS, "measure", "value"]
+    assert len(accuracy(NAME, preset, tmp_path)) == len(measured(NAME, preset, tmp_path)) == 0
+    assert code_versions(NAME, tmp_path) == 0
+
+
+def test_records_replace_what_stands_there(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    record(found, NAME, preset, tmp_path)
+    record(found[:1], NAME, preset, tmp_path)
+    kept = accuracy(NAME, preset, tmp_path)
+    assert list(kept["method"].unique()) == ["ce", "pal"]
+    assert not kept.duplicated(["dataset", "method", "seed", "group"]).any()
+    chosen = kept.query("method == 'pal' and seed == 1 and group == 'all'")
+    assert chosen["accuracy"].item() == pytest.approx(found[3].metrics["accuracy"], abs=1e-6)
+    order = ["method", "seed", "measure"]
+    expected = (
+        balance.measures(found)
+        .assign(dataset="digits-if100")[["dataset", "method", "seed", "measure", "value"]]
+        .sort_values(order)
+    )
+    read = measured(NAME, preset, tmp_path).sort_values(order)
+    pd.testing.assert_frame_equal(read.reset_index(drop=True), expected.reset_index(drop=True), rtol=1e-5)
+    assert code_versions(NAME, tmp_path) == 1
+
+
+def test_numbers_of_other_settings_are_refused(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    record(found, NAME, preset, tmp_path)
+    other = with_learning_rate(preset, 0.05)
+    for read in (accuracy, measured):
+        with pytest.raises(ValueError, match=r"digits-if100 ce ran with learning_rate = 0.1, and the preset has 0.05"):
+            read(NAME, other, tmp_path)
+    changed = preset.model_copy(
+        update={"methods": preset.methods | {"pal": preset.methods["pal"].model_copy(update={"classifier_scale": 2.0})}}
+    )
+    with pytest.raises(ValueError, match=r"pal ran with classifier_scale = 1.0, and the preset has 2.0"):
+        accuracy(NAME, changed, tmp_path)
+
+
+def test_a_run_of_other_settings_takes_the_place_of_a_whole_row(
+    found: list[Run], preset: Params, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(found, NAME, preset, tmp_path)
+    other = with_learning_rate(preset, 0.05)
+    newer = Run(
+        found[0].folder,
+        found[0].params | {"training": found[0].params["training"] | {"learning_rate": 0.05}},
+        found[0].metrics,
+        found[0].history,
+        found[0].embeddings,
+    )
+    record([newer], NAME, other, tmp_path)
+    assert "digits-if100 ce: the numbers of other settings are dropped" in capsys.readouterr().err
+    kept = pd.read_csv(tmp_path / "presets" / "results" / f"{NAME}.csv")
+    assert set(kept.loc[kept["method"] == "ce", "seed"]) == {0}
+    assert set(kept.loc[kept["method"] == "pal", "seed"]) == {0, 1}
+
+
+def test_a_run_that_is_not_the_presets_is_not_recorded(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"seed-0 has other settings than digits-pal gives ce"):
+        record(found, NAME, with_learning_rate(preset, 0.05), tmp_path)
+    assert not (tmp_path / "presets" / "results").exists()
+
+
+def test_versions_of_the_code_are_told_apart(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    record(found, NAME, preset, tmp_path)
+    newer = found[0]
+    fingerprints = newer.params["fingerprints"] | {"code": "another"}
+    newer = Run(
+        newer.folder, newer.params | {"fingerprints": fingerprints}, newer.metrics, newer.history, newer.embeddings
+    )
+    record([newer], NAME, preset, tmp_path)
+    assert code_versions(NAME, tmp_path) == 2
+    origins = json.loads((tmp_path / "presets" / "results" / f"{NAME}.json").read_text())
+    code = origins["digits-if100"]["ce"]["code"]
+    assert code == {"another": [0], found[0].params["fingerprints"]["code"]: [1]}
+
+
+def test_numbers_without_settings_are_refused(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    record(found, NAME, preset, tmp_path)
+    (tmp_path / "presets" / "results" / f"{NAME}.json").unlink()
+    with pytest.raises(ValueError, match=r"digits-pal.json: lacks the settings of digits-if100 ce seed 0"):
+        accuracy(NAME, preset, tmp_path)
+
+
+def test_several_may_record_at_once(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda run: record([run], NAME, preset, tmp_path), found))
+    kept = accuracy(NAME, preset, tmp_path)
+    assert set(zip(kept["method"], kept["seed"], strict=True)) == {("ce", 0), ("ce", 1), ("pal", 0), ("pal", 1)}
