@@ -13,7 +13,7 @@ from ltnb.runs import Run, read
 from ltnb.training import code_fingerprint, train
 from ltnb.workspace import Workspace
 
-SHORT_EPOCHS = 5  # enough to see that everything runs and the geometry begin, two to four seconds a run
+SHORT_EPOCHS = 3  # enough to see that everything runs and the geometry begin, one to two seconds a run
 
 
 def prepared_dataset(place: Workspace, name: str, params: Params) -> Dataset:

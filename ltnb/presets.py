@@ -64,7 +64,7 @@ def runs(
                     continue
                 if not place.is_pipeline:
                     settings = _shortened(settings)
-                found.append(_trained(settings, place.folder / folder))
+                found.append(_trained(settings, place.folder / folder, place.project))
     return found
 
 
@@ -82,10 +82,10 @@ def _shortened(settings: RunSettings) -> RunSettings:
     return settings.model_copy(update={"training": training})
 
 
-def _trained(settings: RunSettings, folder: Path) -> Run:
+def _trained(settings: RunSettings, folder: Path, project: Path) -> Run:
     # Prepared beside the run, by the preset's own settings: params.yaml may call other data by this name.
     prepared = folder.parents[2] / ".data" / settings.dataset_name
-    prepare(settings.dataset_name, settings.dataset, prepared)
+    prepare(settings.dataset_name, settings.dataset, prepared, project)
     data = load_dataset(prepared)
     if (folder / "metrics.json").is_file():
         earlier = read(folder)
