@@ -27,10 +27,8 @@ def classifier(settings: MethodSettings, feature_dim: int, num_classes: int, noi
     """
     scale = settings.classifier_scale
     if scale == "noise-aware":
-        # Here, since it brings sympy, for which no other method needs to wait.
-        from ltnb.theory.anchored_prototypes import noise_aware_scale
-
-        scale = noise_aware_scale(noise_rate)
+        # PAL, Section 5.2. `ltnb.theory.anchored_prototypes` has it, too, but no run is to depend on what is derived.
+        scale = 0.25 / (0.05 + noise_rate)
     match settings.classifier:
         case "linear":
             return nn.Linear(feature_dim, num_classes)
