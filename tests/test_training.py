@@ -159,9 +159,9 @@ def test_with_wrong_labels_a_method_knows_the_counts_of_what_is_given(
     told: list[list[int]] = []
     original = Method.__init__
 
-    def method(self: Method, settings: Any, encoder: str, channels: int, counts: list[int]) -> None:
+    def method(self: Method, settings: Any, encoder: str, channels: int, counts: list[int], **rates: float) -> None:
         told.append(counts)
-        original(self, settings, encoder, channels, counts)
+        original(self, settings, encoder, channels, counts, **rates)
 
     monkeypatch.setattr(Method, "__init__", method)
     training.train(settings_of(epochs=1, warmup_epochs=0), dataset, tmp_path / "a")
