@@ -65,9 +65,8 @@ def read(paper: str, project: Path) -> Ablation:
         ParamsError: there is no such preset, or it is wrong.
         ValueError: as `ltnb.preset_results.accuracy`; or a row was published that the preset lacks.
     """
-    name = f"digits-{paper}"
-    preset = params.load(project / "presets" / f"{name}.yaml")
-    accuracy = preset_results.accuracy(name, preset, project)
+    preset = params.load(project / "presets" / f"digits-{paper}.yaml")
+    accuracy = preset_results.accuracy(paper, preset, project)
     accuracy = accuracy[accuracy["dataset"] == next(iter(preset.datasets))].drop(columns="dataset")
     published = pd.read_csv(project / "presets" / "published.csv")
     published = published[published["paper"] == paper].drop(columns="paper").reset_index(drop=True)
@@ -78,7 +77,7 @@ def read(paper: str, project: Path) -> Ablation:
             f"expected one of {list(preset.methods)}"
         )
     in_order = pd.concat([accuracy[accuracy["method"] == row] for row in preset.methods], ignore_index=True)
-    versions = preset_results.code_versions(name, project)
+    versions = preset_results.code_versions(paper, project)
     return Ablation(dict(preset.methods), tuple(preset.seeds), in_order, published, versions)
 
 

@@ -1,10 +1,10 @@
-"""What the presets' runs reached: ``presets/results/<preset>.csv``, and from what settings it came.
+"""What the presets' runs reached: ``presets/results/digits-<name>.csv``, and from what settings it came.
 
 Three files a preset, all of them committed:
 
-- ``<preset>.csv``: test accuracies, a row a data set, method, seed and group;
-- ``<preset>-measures.csv``: the numbers of `ltnb.balance`, a row a data set, method and seed;
-- ``<preset>.json``: for each data set and method the settings that had an effect, the fingerprint of the data, and
+- ``digits-<name>.csv``: test accuracies, a row a data set, method, seed and group;
+- ``digits-<name>-measures.csv``: the numbers of `ltnb.balance`, a row a data set, method and seed;
+- ``digits-<name>.json``: for each data set and method the settings that had an effect, the fingerprint of the data, and
   which seeds ran with which version of the package's code. A number whose settings are no longer those of the preset
   is refused when it is read, and goes when a run of the present settings is recorded.
 """
@@ -27,6 +27,7 @@ from ltnb.runs import Run
 KEYS = ["dataset", "method", "seed"]
 ACCURACY = [*KEYS, "group", "accuracy"]
 
+Settings = dict[str, dict[str, Any]]
 Origins = dict[str, dict[str, Any]]
 
 
@@ -35,8 +36,8 @@ def record(found: Sequence[Run], preset: str, settings: Params, project: Path) -
 
     Args:
         found: finished runs of the preset.
-        preset: the name of its file, such as ``digits-bcl``.
-        settings: what that file holds.
+        preset: its name, such as ``bcl``.
+        settings: what its file holds.
         project: the project's folder.
 
     Raises:
@@ -44,7 +45,9 @@ def record(found: Sequence[Run], preset: str, settings: Params, project: Path) -
     """
     for run in found:
         if not settings.run(run.dataset, run.method, run.seed).model_dump(mode="json").items() <= run.params.items():
-            raise ValueError(f"{run.folder} has other settings than {preset} gives {run.method}; expected the same")
+            raise ValueError(
+                f"{run.folder} has other settings than the preset {preset!r} gives {run.method}; expected the same"
+            )
     of_datasets = groupby(found, key=lambda run: run.dataset)
     measures = pd.concat([balance.measures(of_dataset).assign(dataset=name) for name, of_dataset in of_datasets])
     frames = {
@@ -72,8 +75,8 @@ def accuracy(preset: str, settings: Params, project: Path) -> pd.DataFrame:
     """Columns dataset, method, seed, group, accuracy in [0, 1]; empty before any row ran.
 
     Args:
-        preset: the name of its file, such as ``digits-bcl``.
-        settings: what that file holds.
+        preset: its name, such as ``bcl``.
+        settings: what its file holds.
         project: the project's folder.
 
     Raises:
@@ -128,7 +131,7 @@ def _enter(found: Sequence[Run], settings: Params, origins: Origins) -> list[tup
             "data": run.params["fingerprints"]["data"],
         }
         row: dict[str, Any] = of_data.get(run.method, now | {"code": {}})
-        if {name: row[name] for name in now} != now:
+        if row["data"] != now["data"] or _difference(row["settings"], now["settings"]):
             print(f"{run.dataset} {run.method}: the numbers of other settings are dropped", file=sys.stderr)
             outdated.append((run.dataset, run.method))
             row = {"code": {}}
@@ -138,7 +141,7 @@ def _enter(found: Sequence[Run], settings: Params, origins: Origins) -> list[tup
     return outdated
 
 
-def _effective(settings: RunSettings) -> dict[str, Any]:
+def _effective(settings: RunSettings) -> Settings:
     return {
         "dataset": settings.dataset.model_dump(mode="json"),
         "method": settings.method.slots(),
@@ -155,15 +158,25 @@ def _check_origins(frame: pd.DataFrame, preset: str, settings: Params, project: 
                 f"{_file(preset, project, 'json')}: lacks the settings of {dataset} {method} seed {seed}; "
                 f"expected what `python -m ltnb.presets {preset}` writes"
             )
-        now = _effective(settings.run(dataset, method, seed))
-        for part, values in row["settings"].items():
-            # A setting that did not exist yet when the row ran is none that could differ.
-            for name, value in values.items():
-                if now[part].get(name, value) != value:
-                    raise ValueError(
-                        f"{_file(preset, project)}: {dataset} {method} ran with {name} = {value!r}, and the preset "
-                        f"has {now[part][name]!r}; expected the same (python -m ltnb.presets {preset} --rows {method})"
-                    )
+        different = _difference(row["settings"], _effective(settings.run(dataset, method, seed)))
+        if different:
+            name, value, of_preset = different
+            raise ValueError(
+                f"{_file(preset, project)}: {dataset} {method} ran with {name} = {value!r}, and the preset has "
+                f"{of_preset!r}; expected the same (python -m ltnb.presets {preset} --rows {method})"
+            )
+
+
+def _difference(then: Settings, now: Settings) -> tuple[str, Any, Any] | None:
+    """Return a setting that a row ran with and that is another one now, by name, with both values; None: there is none.
+
+    A setting that did not exist yet when the row ran is none that could differ.
+    """
+    for part, values in then.items():
+        for name, value in values.items():
+            if now[part].get(name, value) != value:
+                return name, value, now[part][name]
+    return None
 
 
 def _origins(preset: str, project: Path) -> Origins:
@@ -180,4 +193,4 @@ def _read(name: str, project: Path) -> pd.DataFrame:
 
 
 def _file(name: str, project: Path, ending: str = "csv") -> Path:
-    return project / "presets" / "results" / f"{name}.{ending}"
+    return project / "presets" / "results" / f"digits-{name}.{ending}"

@@ -30,15 +30,8 @@ def load(name: str, project: Path) -> Params:
     return params.load(project / "presets" / f"digits-{name}.yaml")
 
 
-def runs(
-    place: Workspace,
-    name: str,
-    preset: Params,
-    rows: Sequence[str],
-    seeds: Sequence[int],
-    datasets: Sequence[str] | None = None,
-) -> list[Run]:
-    """Read the runs of ``rows`` × ``seeds``, a row after the other; what is not there is trained.
+def runs(place: Workspace, name: str, preset: Params, rows: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+    """Read the runs of ``rows`` × ``seeds`` on every data set, a row after the other; what is not there is trained.
 
     By hand a run that the pipeline has is taken as it is, and one that it lacks is a short one, and said to be.
 
@@ -48,13 +41,12 @@ def runs(
         preset: what its file holds, or more rows than that.
         rows: keys of its methods.
         seeds: any.
-        datasets: keys of its data sets; None: all.
 
     Raises:
-        ParamsError: a row or a data set is not in the preset.
+        ParamsError: a row is not in the preset.
     """
     found = []
-    for dataset in datasets or preset.datasets:
+    for dataset in preset.datasets:
         for row in rows:
             for seed in seeds:
                 settings = preset.run(dataset, row, seed)
@@ -71,7 +63,7 @@ def runs(
 def measured(name: str, project: Path) -> pd.DataFrame:
     """Columns method, seed, measure, value: what was measured on the runs of the preset's first data set."""
     preset = load(name, project)
-    frame = preset_results.measured(f"digits-{name}", preset, project)
+    frame = preset_results.measured(name, preset, project)
     return frame[frame["dataset"] == next(iter(preset.datasets))].drop(columns="dataset").reset_index(drop=True)
 
 
@@ -107,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for seed in options.seeds or preset.seeds:
         for row in options.rows or preset.methods:
             found = runs(place, options.name, preset, [row], [seed])
-            preset_results.record(found, f"digits-{options.name}", preset, place.project)
+            preset_results.record(found, options.name, preset, place.project)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from short_preset import PRESET
 
 from ltnb import balance, preset_results, presets
 from ltnb.params import Params
@@ -13,23 +14,14 @@ from ltnb.preset_results import accuracy, code_versions, measured, record
 from ltnb.runs import Run
 from ltnb.workspace import Workspace
 
-NAME = "digits-pal"
-PRESET = """\
-datasets:
-  digits-if100: {source: digits, imbalance: 100}
-methods:
-  ce: {system: ce}
-  pal: {system: pal}
-seeds: [0, 1]
-training: {epochs: 1, warmup_epochs: 0}
-"""
+NAME = "pal"
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     folder = tmp_path_factory.mktemp("project")
     (folder / "presets").mkdir()
-    for name in ("params.yaml", f"presets/{NAME}.yaml"):
+    for name in ("params.yaml", f"presets/digits-{NAME}.yaml"):
         (folder / name).write_text(PRESET, encoding="utf-8")
     return presets.runs(Workspace(folder, folder), "pal", presets.load("pal", folder), ["ce", "pal"], [0, 1])
 
@@ -37,7 +29,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
 @pytest.fixture
 def preset(tmp_path: Path) -> Params:
     (tmp_path / "presets").mkdir()
-    (tmp_path / "presets" / f"{NAME}.yaml").write_text(PRESET, encoding="utf-8")
+    (tmp_path / "presets" / f"digits-{NAME}.yaml").write_text(PRESET, encoding="utf-8")
     return presets.load("pal", tmp_path)
 
 
@@ -75,7 +67,11 @@ def test_numbers_of_other_settings_are_refused(found: list[Run], preset: Params,
     record(found, NAME, preset, tmp_path)
     other = with_learning_rate(preset, 0.05)
     for read in (accuracy, measured):
-        with pytest.raises(ValueError, match=r"digits-if100 ce ran with learning_rate = 0.1, and the preset has 0.05"):
+        with pytest.raises(
+            ValueError,
+            said = r"digits-if100 ce ran with learning_rate = 0.1, and the preset has 0.05; .*presets pal --rows ce\)"
+            with pytest.raises(ValueError, match=said):
+        ):
             read(NAME, other, tmp_path)
     changed = preset.model_copy(
         update={"methods": preset.methods | {"pal": preset.methods["pal"].model_copy(update={"classifier_scale": 2.0})}}
@@ -98,13 +94,13 @@ def test_a_run_of_other_settings_takes_the_place_of_a_whole_row(
     )
     record([newer], NAME, other, tmp_path)
     assert "digits-if100 ce: the numbers of other settings are dropped" in capsys.readouterr().err
-    kept = pd.read_csv(tmp_path / "presets" / "results" / f"{NAME}.csv")
+    kept = pd.read_csv(tmp_path / "presets" / "results" / f"digits-{NAME}.csv")
     assert set(kept.loc[kept["method"] == "ce", "seed"]) == {0}
     assert set(kept.loc[kept["method"] == "pal", "seed"]) == {0, 1}
 
 
 def test_a_run_that_is_not_the_presets_is_not_recorded(found: list[Run], preset: Params, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"seed-0 has other settings than digits-pal gives ce"):
+    with pytest.raises(ValueError, match=r"seed-0 has other settings than the preset 'pal' gives ce"):
         record(found, NAME, with_learning_rate(preset, 0.05), tmp_path)
     assert not (tmp_path / "presets" / "results").exists()
 
@@ -118,14 +114,14 @@ def test_versions_of_the_code_are_told_apart(found: list[Run], preset: Params, t
     )
     record([newer], NAME, preset, tmp_path)
     assert code_versions(NAME, tmp_path) == 2
-    origins = json.loads((tmp_path / "presets" / "results" / f"{NAME}.json").read_text())
+    origins = json.loads((tmp_path / "presets" / "results" / f"digits-{NAME}.json").read_text())
     code = origins["digits-if100"]["ce"]["code"]
     assert code == {"another": [0], found[0].params["fingerprints"]["code"]: [1]}
 
 
 def test_numbers_without_settings_are_refused(found: list[Run], preset: Params, tmp_path: Path) -> None:
     record(found, NAME, preset, tmp_path)
-    (tmp_path / "presets" / "results" / f"{NAME}.json").unlink()
+    (tmp_path / "presets" / "results" / f"digits-{NAME}.json").unlink()
     with pytest.raises(ValueError, match=r"digits-pal.json: lacks the settings of digits-if100 ce seed 0"):
         accuracy(NAME, preset, tmp_path)
 
@@ -135,3 +131,15 @@ def test_several_may_record_at_once(found: list[Run], preset: Params, tmp_path: 
         list(pool.map(lambda run: record([run], NAME, preset, tmp_path), found))
     kept = accuracy(NAME, preset, tmp_path)
     assert set(zip(kept["method"], kept["seed"], strict=True)) == {("ce", 0), ("ce", 1), ("pal", 0), ("pal", 1)}
+
+
+def test_a_setting_that_came_later_is_none_that_differs(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    record(found, NAME, preset, tmp_path)
+    file = tmp_path / "presets" / "results" / f"digits-{NAME}.json"
+    origins = json.loads(file.read_text())
+    del origins["digits-if100"]["ce"]["settings"]["method"]["last_relu"]
+    file.write_text(json.dumps(origins))
+    assert len(accuracy(NAME, preset, tmp_path)) > 0
+    record(found[:1], NAME, preset, tmp_path)
+    kept = accuracy(NAME, preset, tmp_path)
+    assert set(kept.loc[kept["method"] == "ce", "seed"]) == {0, 1}

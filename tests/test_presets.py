@@ -4,21 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from short_preset import PRESET
 
 from ltnb import preset_results, presets
 from ltnb.params import ParamsError
 from ltnb.runs import Run, read
 from ltnb.workspace import Workspace
-
-PRESET = """\
-datasets:
-  digits-if100: {source: digits, imbalance: 100}
-methods:
-  ce: {system: ce}
-  pal: {system: pal}
-seeds: [0, 1]
-training: {epochs: 1, warmup_epochs: 0}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -68,20 +59,20 @@ def test_a_row_that_is_not_there(place: Workspace) -> None:
         presets.runs(place, "pal", presets.load("pal", place.project), ["pall"], [0])
 
 
-def test_every_data_set_of_a_preset_is_run_unless_some_are_named(place: Workspace) -> None:
+def test_every_data_set_of_a_preset_is_run(place: Workspace) -> None:
     preset = presets.load("pal", place.project)
     balanced = preset.datasets["digits-if100"].model_copy(update={"imbalance": 1.0, "largest": 5})
     two = preset.model_copy(update={"datasets": preset.datasets | {"digits-if1": balanced}})
-    assert [run.dataset for run in presets.runs(place, "pal", two, ["ce"], [0])] == ["digits-if100", "digits-if1"]
-    (only,) = presets.runs(place, "pal", two, ["ce"], [0], ["digits-if1"])
-    assert only.params["class_counts"] == [5] * 10
+    first, second = presets.runs(place, "pal", two, ["ce"], [0])
+    assert (first.dataset, second.dataset) == ("digits-if100", "digits-if1")
+    assert second.params["class_counts"] == [5] * 10
 
 
 def test_the_command_runs_and_records(place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.project)
     presets.main(["pal", "--rows", "pal", "--seeds", "1"])
     preset = presets.load("pal", place.project)
-    accuracy = preset_results.accuracy("digits-pal", preset, place.project)
+    accuracy = preset_results.accuracy("pal", preset, place.project)
     run = read(place.project / "build" / "presets" / "pal" / "digits-if100" / "pal" / "seed-1")
     assert accuracy.query("group == 'all'")["accuracy"].item() == pytest.approx(run.metrics["accuracy"], abs=1e-6)
     assert len(presets.measured("pal", place.project)) > 0
