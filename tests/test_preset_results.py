@@ -67,11 +67,8 @@ def test_numbers_of_other_settings_are_refused(found: list[Run], preset: Params,
     record(found, NAME, preset, tmp_path)
     other = with_learning_rate(preset, 0.05)
     for read in (accuracy, measured):
-        with pytest.raises(
-            ValueError,
-            said = r"digits-if100 ce ran with learning_rate = 0.1, and the preset has 0.05; .*presets pal --rows ce\)"
-            with pytest.raises(ValueError, match=said):
-        ):
+        said = r"digits-if100 ce ran with learning_rate = 0.1, and the preset has 0.05; .*presets pal --rows ce\)"
+        with pytest.raises(ValueError, match=said):
             read(NAME, other, tmp_path)
     changed = preset.model_copy(
         update={"methods": preset.methods | {"pal": preset.methods["pal"].model_copy(update={"classifier_scale": 2.0})}}
