@@ -216,13 +216,14 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
         theory[f"Free features: {loss}"] = f"theory/free_features_{loss}.ipynb"
         add(f"theory/free_features_{loss}.ipynb", page(read(notebook), loss))
     papers = {}
-    for name in PAPERS:
+    rooms = dict.fromkeys(PAPERS, next(iter(params.datasets))) | {"noise": "digits and MNIST"}  # has data of its own
+    for name, about in rooms.items():
         notebook = place.results("papers", name) / NOTEBOOK
         if notebook.exists():
             content = read(notebook)
             papers[page_title(content)] = f"papers/{name}.ipynb"
             pages[f"experiments/{name}"] = f"../papers/{name}.ipynb"
-            add(f"papers/{name}.ipynb", page(content, next(iter(params.datasets))))
+            add(f"papers/{name}.ipynb", page(content, about))
     table = place.folder / "results" / "claims" / "ledger.csv"
     if table.exists():
         theory["The ledger of claims"] = "theory/ledger.md"
