@@ -34,6 +34,19 @@ class Interval(NamedTuple):
         mean, low, high = (f"{scale * value:+.{digits}f}" for value in self[:3])
         return mean if math.isnan(self.low) else f"{mean} [{low}, {high}]"
 
+    @classmethod
+    def of(cls, values: Sequence[float] | pd.Series) -> "Interval":
+        """Mean and 95 % interval of Student's t of independent values, such as a seed's each."""
+        frame = pd.Series(values, dtype=float).dropna()
+        n = len(frame)
+        margin = float(special.stdtrit(n - 1, 0.975) * frame.std() / math.sqrt(n)) if n > 1 else math.nan
+        mean = float(frame.mean())
+        return cls(mean, mean - margin, mean + margin, n)
+
+    def shifted(self, by: float) -> "Interval":
+        """Return the interval of the differences plus a constant, such as a margin that is granted."""
+        return self._replace(mean=self.mean + by, low=self.low + by, high=self.high + by)
+
     def among(self, number: int) -> "Interval":
         """Return the interval as wide as one of ``number`` has to be, for all to hold together (Bonferroni)."""
         quantiles = special.stdtrit(self.n - 1, [1 - 0.025 / number, 0.975]) if self.n > 1 else [1.0, 1.0]
@@ -276,6 +289,9 @@ def record(
     digits: int = 1,
     unit: str = " points",
     in_part: bool = False,
+    each: bool = False,
+    corrected: bool = False,
+    data: str = DATA,
     remark: str = "",
 ) -> str:
     """Record the `verdict` of differences about a claim, and return it with what it rests on.
@@ -290,6 +306,10 @@ def record(
         scale, digits, unit: how the numbers are written.
         in_part: where a claim of several losses or measures fails for none and holds for some of the differences,
             each in an interval as wide as so many have to be, say ``holds only under``, and for which.
+        each: where the differences stand for themselves, so that one that fails restricts the claim and does not
+            refute it: say ``holds only under`` as with ``in_part``, also beside differences that fail.
+        corrected: where the claim is to be read with the remark: ``holds`` becomes ``holds with a correction``.
+        data: a sentence that says what the differences were measured on.
         remark: a sentence to end the detail with.
     """
     intervals = [interval for interval in differences.values() if interval is not None]
@@ -300,15 +320,17 @@ def record(
         f"{label}: {interval.text(scale=scale, digits=digits)}{unit} ({interval.n} seed{'s' if interval.n > 1 else ''})"
         for (label, _), interval in zip(differences.items(), intervals, strict=True)
     )
-    detail = f"{numbers}. {DATA}{' ' + remark if remark else ''}"
+    detail = f"{numbers}. {data}{' ' + remark if remark else ''}"
     found = verdict(*intervals, claimed=claimed)
     alone = [
         label
         for label, interval in differences.items()
         if interval and verdict(interval.among(len(intervals)), claimed=claimed) == "holds"
     ]
-    if in_part and found != "fails" and 0 < len(alone) < len(intervals):
+    if (each or (in_part and found != "fails")) and 0 < len(alone) < len(intervals):
         found, detail = "holds only under", f"For {'; '.join(alone)}. All: {detail}"
+    if corrected and found == "holds":
+        found = "holds with a correction"
     evidence.record(claim, found, kind="trained", detail=detail)
     return f"{claim}: {found}. {detail}"
 

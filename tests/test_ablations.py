@@ -290,3 +290,26 @@ def test_what_goes_beyond_a_control() -> None:
     assert ablations.beyond_control(here, control, "pal", "head") is None
     assert ablations.beyond_control(here, control, "ce", "tail") is None
     assert ablations.beyond_control(here, control.iloc[:0], "bcl", "head") is None
+
+
+def test_the_interval_of_values_is_student_s() -> None:
+    values = [1.0, 2.0, 4.0, 8.0]
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    assert Interval.of(values) == pytest.approx((np.mean(values), low, high, 4))
+    assert Interval.of(pd.Series([*values, math.nan])) == Interval.of(values)
+    assert math.isnan(Interval.of([2.0]).low)
+    assert Interval.of(values).shifted(0.5) == pytest.approx((np.mean(values) + 0.5, low + 0.5, high + 0.5, 4))
+
+
+def test_differences_that_stand_for_themselves_restrict_a_claim_and_do_not_refute_it() -> None:
+    above, below = Interval(1, 0.5, 1.5, 10), Interval(-1, -1.5, -0.5, 10)
+    evidence = Evidence("here")
+    ablations.record(evidence, "a", {"one": above, "two": below}, in_part=True, data="Somewhere else.")
+    ablations.record(evidence, "b", {"one": above, "two": below}, each=True)
+    ablations.record(evidence, "c", {"one": below, "two": below}, each=True)
+    ablations.record(evidence, "d", {"one": above}, corrected=True, remark="Earlier, too.")
+    assert [finding.verdict for finding in evidence.findings] == [
+        "fails", "holds only under", "fails", "holds with a correction",
+    ]  # fmt: skip
+    assert "Somewhere else." in evidence.findings[0].detail
+    assert evidence.findings[1].detail.startswith("For one. All: ")
