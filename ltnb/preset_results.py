@@ -1,10 +1,10 @@
-"""What the presets' runs reached: ``presets/results/digits-<name>.csv``, and from what settings it came.
+"""What the presets' runs reached: ``presets/results/<name>.csv``, and from what settings it came.
 
 Three files a preset, all of them committed:
 
-- ``digits-<name>.csv``: test accuracies, a row a data set, method, seed and group;
-- ``digits-<name>-measures.csv``: the numbers of `ltnb.balance`, a row a data set, method and seed;
-- ``digits-<name>.json``: for each data set and method the settings that had an effect, the fingerprint of the data, and
+- ``<name>.csv``: test accuracies, a row a data set, method, seed and group;
+- ``<name>-measures.csv``: the numbers of `ltnb.balance`, a row a data set, method and seed;
+- ``<name>.json``: for each data set and method the settings that had an effect, the fingerprint of the data, and
   which seeds ran with which version of the package's code. A number whose settings are no longer those of the preset
   is refused when it is read, and goes when a run of the present settings is recorded.
 """
@@ -36,7 +36,7 @@ def record(found: Sequence[Run], preset: str, settings: Params, project: Path) -
 
     Args:
         found: finished runs of the preset.
-        preset: its name, such as ``bcl``.
+        preset: its name, such as ``digits-bcl``.
         settings: what its file holds.
         project: the project's folder.
 
@@ -75,7 +75,7 @@ def accuracy(preset: str, settings: Params, project: Path) -> pd.DataFrame:
     """Columns dataset, method, seed, group, accuracy in [0, 1]; empty before any row ran.
 
     Args:
-        preset: its name, such as ``bcl``.
+        preset: its name, such as ``digits-bcl``.
         settings: what its file holds.
         project: the project's folder.
 
@@ -114,11 +114,11 @@ def measured(preset: str, settings: Params, project: Path) -> pd.DataFrame:
     return frame.melt(KEYS, var_name="measure", value_name="value").dropna(ignore_index=True)
 
 
-def code_versions(preset: str, project: Path) -> int:
-    """Return from how many versions of the package's code the preset's numbers are."""
-    return len(
-        {code for of_data in _origins(preset, project).values() for row in of_data.values() for code in row["code"]}
-    )
+def code_versions(preset: str, project: Path, dataset: str | None = None) -> int:
+    """Return from how many versions of the package's code the preset's numbers are, of one data set or of all."""
+    origins = _origins(preset, project)
+    of_datasets = list(origins.values()) if dataset is None else [origins.get(dataset, {})]
+    return len({code for of_data in of_datasets for row in of_data.values() for code in row["code"]})
 
 
 def _enter(found: Sequence[Run], settings: Params, origins: Origins) -> list[tuple[str, str]]:
@@ -193,4 +193,4 @@ def _read(name: str, project: Path) -> pd.DataFrame:
 
 
 def _file(name: str, project: Path, ending: str = "csv") -> Path:
-    return project / "presets" / "results" / f"digits-{name}.{ending}"
+    return project / "presets" / "results" / f"{name}.{ending}"

@@ -14,23 +14,23 @@ from ltnb.preset_results import accuracy, code_versions, measured, record
 from ltnb.runs import Run
 from ltnb.workspace import Workspace
 
-NAME = "pal"
+NAME = "digits-pal"
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     folder = tmp_path_factory.mktemp("project")
     (folder / "presets").mkdir()
-    for name in ("params.yaml", f"presets/digits-{NAME}.yaml"):
+    for name in ("params.yaml", f"presets/{NAME}.yaml"):
         (folder / name).write_text(PRESET, encoding="utf-8")
-    return presets.runs(Workspace(folder, folder), "pal", presets.load("pal", folder), ["ce", "pal"], [0, 1])
+    return presets.runs(Workspace(folder, folder), NAME, presets.load(NAME, folder), ["ce", "pal"], [0, 1])
 
 
 @pytest.fixture
 def preset(tmp_path: Path) -> Params:
     (tmp_path / "presets").mkdir()
-    (tmp_path / "presets" / f"digits-{NAME}.yaml").write_text(PRESET, encoding="utf-8")
-    return presets.load("pal", tmp_path)
+    (tmp_path / "presets" / f"{NAME}.yaml").write_text(PRESET, encoding="utf-8")
+    return presets.load(NAME, tmp_path)
 
 
 def with_learning_rate(preset: Params, value: float) -> Params:
@@ -67,7 +67,9 @@ def test_numbers_of_other_settings_are_refused(found: list[Run], preset: Params,
     record(found, NAME, preset, tmp_path)
     other = with_learning_rate(preset, 0.05)
     for read in (accuracy, measured):
-        said = r"digits-if100 ce ran with learning_rate = 0.1, and the preset has 0.05; .*presets pal --rows ce\)"
+        said = (
+            r"digits-if100 ce ran with learning_rate = 0.1, and the preset has 0.05; .*presets digits-pal --rows ce\)"
+        )
         with pytest.raises(ValueError, match=said):
             read(NAME, other, tmp_path)
     changed = preset.model_copy(
@@ -91,13 +93,13 @@ def test_a_run_of_other_settings_takes_the_place_of_a_whole_row(
     )
     record([newer], NAME, other, tmp_path)
     assert "digits-if100 ce: the numbers of other settings are dropped" in capsys.readouterr().err
-    kept = pd.read_csv(tmp_path / "presets" / "results" / f"digits-{NAME}.csv")
+    kept = pd.read_csv(tmp_path / "presets" / "results" / f"{NAME}.csv")
     assert set(kept.loc[kept["method"] == "ce", "seed"]) == {0}
     assert set(kept.loc[kept["method"] == "pal", "seed"]) == {0, 1}
 
 
 def test_a_run_that_is_not_the_presets_is_not_recorded(found: list[Run], preset: Params, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"seed-0 has other settings than the preset 'pal' gives ce"):
+    with pytest.raises(ValueError, match=r"seed-0 has other settings than the preset 'digits-pal' gives ce"):
         record(found, NAME, with_learning_rate(preset, 0.05), tmp_path)
     assert not (tmp_path / "presets" / "results").exists()
 
@@ -111,14 +113,14 @@ def test_versions_of_the_code_are_told_apart(found: list[Run], preset: Params, t
     )
     record([newer], NAME, preset, tmp_path)
     assert code_versions(NAME, tmp_path) == 2
-    origins = json.loads((tmp_path / "presets" / "results" / f"digits-{NAME}.json").read_text())
+    origins = json.loads((tmp_path / "presets" / "results" / f"{NAME}.json").read_text())
     code = origins["digits-if100"]["ce"]["code"]
     assert code == {"another": [0], found[0].params["fingerprints"]["code"]: [1]}
 
 
 def test_numbers_without_settings_are_refused(found: list[Run], preset: Params, tmp_path: Path) -> None:
     record(found, NAME, preset, tmp_path)
-    (tmp_path / "presets" / "results" / f"digits-{NAME}.json").unlink()
+    (tmp_path / "presets" / "results" / f"{NAME}.json").unlink()
     with pytest.raises(ValueError, match=r"digits-pal.json: lacks the settings of digits-if100 ce seed 0"):
         accuracy(NAME, preset, tmp_path)
 
@@ -132,7 +134,7 @@ def test_several_may_record_at_once(found: list[Run], preset: Params, tmp_path: 
 
 def test_a_setting_that_came_later_is_none_that_differs(found: list[Run], preset: Params, tmp_path: Path) -> None:
     record(found, NAME, preset, tmp_path)
-    file = tmp_path / "presets" / "results" / f"digits-{NAME}.json"
+    file = tmp_path / "presets" / "results" / f"{NAME}.json"
     origins = json.loads(file.read_text())
     del origins["digits-if100"]["ce"]["settings"]["method"]["last_relu"]
     file.write_text(json.dumps(origins))
