@@ -26,6 +26,7 @@ from ltnb.runs import Run
 
 KEYS = ["dataset", "method", "seed"]
 ACCURACY = [*KEYS, "group", "accuracy"]
+ABSENT = {"dataset": {"noise": "none"}}  # what a part of the settings says by not saying it
 
 Settings = dict[str, dict[str, Any]]
 Origins = dict[str, dict[str, Any]]
@@ -173,9 +174,11 @@ def _difference(then: Settings, now: Settings) -> tuple[str, Any, Any] | None:
     A setting that did not exist yet when the row ran is none that could differ.
     """
     for part, values in then.items():
-        for name, value in values.items():
-            if now[part].get(name, value) != value:
-                return name, value, now[part][name]
+        absent = ABSENT.get(part, {})
+        values_now = absent | now[part]
+        for name, value in (absent | values).items():
+            if values_now.get(name, value) != value:
+                return name, value, values_now[name]
     return None
 
 

@@ -79,6 +79,21 @@ def test_numbers_of_other_settings_are_refused(found: list[Run], preset: Params,
         accuracy(NAME, changed, tmp_path)
 
 
+def test_wrong_labels_differ_from_right_ones(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    """Without noise the settings do not name it, as those did not that were written before there was any."""
+    record(found[:1], NAME, preset, tmp_path)
+    clean = preset.datasets["digits-if100"]
+    noisy = clean.model_copy(update={"noise": "symmetric", "noise_rate": 0.4})
+    with pytest.raises(ValueError, match=r"ce ran with noise = 'none', and the preset has 'symmetric'"):
+        accuracy(NAME, preset.model_copy(update={"datasets": {"digits-if100": noisy}}), tmp_path)
+    file = tmp_path / "presets" / "results" / f"{NAME}.json"
+    origins = json.loads(file.read_text())
+    origins["digits-if100"]["ce"]["settings"]["dataset"] = noisy.model_dump(mode="json")
+    file.write_text(json.dumps(origins))
+    with pytest.raises(ValueError, match=r"ce ran with noise = 'symmetric', and the preset has 'none'"):
+        accuracy(NAME, preset, tmp_path)
+
+
 def test_a_run_of_other_settings_takes_the_place_of_a_whole_row(
     found: list[Run], preset: Params, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
