@@ -1,16 +1,20 @@
 """What is kept of the presets' runs: numbers and the settings that they are from."""
 
 import json
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-from short_preset import PRESET
+from short_preset import NOISY_PRESET, PRESET
 
-from ltnb import balance, preset_results, presets
+from ltnb import balance, files, noisy_labels, preset_results, presets
 from ltnb.params import Params
-from ltnb.preset_results import accuracy, code_versions, measured, record
+from ltnb.preset_results import accuracy, code_versions, history, measured, record
 from ltnb.runs import Run
 from ltnb.workspace import Workspace
 
@@ -157,3 +161,106 @@ def test_a_setting_that_came_later_is_none_that_differs(found: list[Run], preset
     record(found[:1], NAME, preset, tmp_path)
     kept = accuracy(NAME, preset, tmp_path)
     assert set(kept.loc[kept["method"] == "ce", "seed"]) == {0, 1}
+
+
+NOISY_NAME = "noise-two"
+DATASETS = ["clean", "symmetric-40"]
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """Both rows with one seed on a clean and on a noisy data set, trained."""
+    folder = tmp_path_factory.mktemp("noisy")
+    (folder / "presets").mkdir()
+    for name in ("params.yaml", f"presets/{NOISY_NAME}.yaml"):
+        (folder / name).write_text(NOISY_PRESET, encoding="utf-8")
+    preset = presets.load(NOISY_NAME, folder)
+    return presets.runs(Workspace(folder, folder), NOISY_NAME, preset, ["ce", "pal"], [0])
+
+
+@pytest.fixture
+def noisy_preset(noisy: list[Run], monkeypatch: pytest.MonkeyPatch) -> Params:
+    """Its settings; its measures are made up, so that they depend on the run alone."""
+
+    def measures(runs: Iterable[Run]) -> pd.DataFrame:
+        rows = [(run.method, run.seed, "right", run.metrics["accuracy"]) for run in runs]
+        return pd.DataFrame(rows, columns=["method", "seed", "measure", "value"])
+
+    monkeypatch.setattr(noisy_labels, "measures", measures)
+    monkeypatch.setattr(balance, "measures", lambda _: pytest.fail("measured as if no label were wrong"))
+    return presets.load(NOISY_NAME, noisy[0].folder.parents[5])
+
+
+def cells(frame: pd.DataFrame) -> list[tuple[str, str, int]]:
+    return [*frame[preset_results.KEYS].drop_duplicates().itertuples(index=False, name=None)]
+
+
+def test_several_data_sets_are_told_apart(noisy: list[Run], noisy_preset: Params, tmp_path: Path) -> None:
+    record([noisy[0], noisy[2], noisy[1], noisy[3]], NOISY_NAME, noisy_preset, tmp_path)
+    expected = [(run.dataset, run.method, run.seed) for run in noisy]
+    assert expected == [(dataset, row, 0) for dataset in DATASETS for row in ("ce", "pal")]
+    reached = accuracy(NOISY_NAME, noisy_preset, tmp_path).query("group == 'all'")
+    values = measured(NOISY_NAME, noisy_preset, tmp_path)
+    assert cells(reached) == cells(values) == cells(history(NOISY_NAME, noisy_preset, tmp_path)) == expected
+    of_runs = pytest.approx([run.metrics["accuracy"] for run in noisy])
+    assert list(reached["accuracy"]) == of_runs
+    assert list(values["value"]) == of_runs
+    assert set(values["measure"]) == {"right"}
+
+
+def test_a_history_has_the_epochs_that_were_watched(noisy: list[Run], noisy_preset: Params, tmp_path: Path) -> None:
+    assert list(history(NOISY_NAME, noisy_preset, tmp_path)) == preset_results.HISTORY
+    assert history(NOISY_NAME, noisy_preset, tmp_path).empty
+    record(noisy, NOISY_NAME, noisy_preset, tmp_path)
+    record(noisy[3:], NOISY_NAME, noisy_preset, tmp_path)
+    read = history(NOISY_NAME, noisy_preset, tmp_path)
+    assert list(read["epoch"]) == [2, 3] * 4
+    of_labels = ["train_accuracy_clean", "memorised", "recovered"]
+    assert read.loc[read["dataset"] == "clean", of_labels].isna().all(axis=None)
+    for run in noisy:
+        rows = read[(read["dataset"] == run.dataset) & (read["method"] == run.method)]
+        columns = [*(of_labels if run.dataset != "clean" else []), "test_accuracy", "classifier_smallest_angle"]
+        watched = run.history.loc[run.history["epoch"].isin([2, 3]), columns]
+        np.testing.assert_allclose(rows[columns], watched, rtol=1e-3)
+    file = tmp_path / "presets" / "results" / f"{NOISY_NAME}-history.csv"
+    digits = [
+        value.lstrip("0.").replace(".", "") for line in file.read_text().split()[1:] for value in line.split(",")[4:]
+    ]
+    assert max(map(len, digits)) == 4
+
+
+def test_a_history_of_other_settings_is_refused_and_replaced(
+    noisy: list[Run], noisy_preset: Params, tmp_path: Path
+) -> None:
+    record(noisy, NOISY_NAME, noisy_preset, tmp_path)
+    noisier = noisy_preset.datasets["symmetric-40"].model_copy(update={"noise_rate": 0.5})
+    other = noisy_preset.model_copy(update={"datasets": noisy_preset.datasets | {"symmetric-40": noisier}})
+    for read in (accuracy, measured, history):
+        with pytest.raises(ValueError, match=r"symmetric-40 ce ran with noise_rate = 0.4, and the preset has 0.5"):
+            read(NOISY_NAME, other, tmp_path)
+    newer = replace(noisy[2], params=noisy[2].params | {"dataset": noisier.model_dump(mode="json")})
+    record([newer, replace(newer, params=newer.params | {"seed": 1})], NOISY_NAME, other, tmp_path)
+    file = tmp_path / "presets" / "results" / f"{NOISY_NAME}-history.csv"
+    kept = pd.read_csv(file).query("dataset == 'symmetric-40' and method == 'ce'")
+    assert list(kept["seed"]) == [0, 0, 1, 1]
+
+
+def test_a_table_is_written_once_for_all_runs(
+    noisy: list[Run], noisy_preset: Params, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def replacing(file: Path) -> AbstractContextManager[Path]:
+        written.append(file.name)
+        return files.replacing(file)
+
+    monkeypatch.setattr(preset_results, "replacing", replacing)
+    record(noisy, NOISY_NAME, noisy_preset, tmp_path)
+    endings = (".csv", "-measures.csv", "-history.csv", ".json")
+    assert written == [f"{NOISY_NAME}{ending}" for ending in endings]
+
+
+def test_right_labels_have_no_history(found: list[Run], preset: Params, tmp_path: Path) -> None:
+    record(found[:1], NAME, preset, tmp_path)
+    assert not (tmp_path / "presets" / "results" / f"{NAME}-history.csv").exists()
+    assert history(NAME, preset, tmp_path).empty
