@@ -1,8 +1,8 @@
 """The papers' ablations on the digits: what each row of a preset reached here, and what its paper published.
 
-``presets/digits-<paper>.yaml`` names the rows, ``presets/results/digits-<paper>.csv`` holds the test accuracies that
-they reached, and ``presets/published.csv`` the papers' own numbers. Those come from other images and larger networks:
-they stand beside ours for orientation, in columns of their own.
+``presets/<name>.yaml`` names the rows, ``presets/results/<name>.csv`` holds the test accuracies that they reached, and
+``presets/published.csv`` the papers' own numbers, under the preset's name without ``digits-``. Those come from other
+images and larger networks: they stand beside ours for orientation, in columns of their own.
 """
 
 import math
@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple
 import pandas as pd
 from scipy import special
 
-from ltnb import params, preset_results, tables
+from ltnb import preset_results, presets, tables
 from ltnb.claims import Evidence, Verdict
 from ltnb.methods import System
+from ltnb.params import ParamsError
 
 DATA = "Digits with imbalance factor 100 and a ResNet-8, not CIFAR."
 
@@ -67,31 +68,40 @@ class Ablation:
     code_versions: int  # of the package, that the accuracies are from
 
 
-def read(paper: str, project: Path) -> Ablation:
-    """Read an ablation on its first data set from the project's ``presets/``; before it has run, it is empty.
+def read(preset: str, project: Path, dataset: str | None = None) -> Ablation:
+    """Read an ablation on one of its data sets from the project's ``presets/``; before it has run, it is empty.
 
     Args:
-        paper: ``bcl``, ``featrecon``, ``bce3s``, ``pal``, or ``balanced``, the control.
+        preset: its name, such as ``digits-bcl``, or ``digits-balanced``, the control.
         project: the project's folder.
+        dataset: a key of the preset's data sets; None: the first.
 
     Raises:
-        ParamsError: there is no such preset, or it is wrong.
+        ParamsError: there is no such preset, it is wrong, or it lacks the data set.
         ValueError: as `ltnb.preset_results.accuracy`; or a row was published that the preset lacks.
     """
-    preset = params.load(project / "presets" / f"digits-{paper}.yaml")
-    accuracy = preset_results.accuracy(paper, preset, project)
-    accuracy = accuracy[accuracy["dataset"] == next(iter(preset.datasets))].drop(columns="dataset")
+    settings = presets.load(preset, project)
+    if dataset is None:
+        dataset = next(iter(settings.datasets))
+    if dataset not in settings.datasets:
+        raise ParamsError(
+            f"{project / 'presets' / preset}.yaml: {dataset!r} is not among its data sets; "
+            f"expected one of {', '.join(settings.datasets)}"
+        )
+    accuracy = preset_results.accuracy(preset, settings, project)
+    accuracy = accuracy[accuracy["dataset"] == dataset].drop(columns="dataset")
     published = pd.read_csv(project / "presets" / "published.csv")
-    published = published[published["paper"] == paper].drop(columns="paper").reset_index(drop=True)
-    unknown = published.loc[~published["row"].isin(list(preset.methods)), "row"].tolist()
+    of_preset = published["paper"] == preset.removeprefix("digits-")
+    published = published[of_preset].drop(columns="paper").reset_index(drop=True)
+    unknown = published.loc[~published["row"].isin(list(settings.methods)), "row"].tolist()
     if unknown:
         raise ValueError(
             f"{project / 'presets' / 'published.csv'}: row {unknown[0]!r} is not in the preset; "
-            f"expected one of {list(preset.methods)}"
+            f"expected one of {list(settings.methods)}"
         )
-    in_order = pd.concat([accuracy[accuracy["method"] == row] for row in preset.methods], ignore_index=True)
-    versions = preset_results.code_versions(paper, project)
-    return Ablation(dict(preset.methods), tuple(preset.seeds), in_order, published, versions)
+    in_order = pd.concat([accuracy[accuracy["method"] == row] for row in settings.methods], ignore_index=True)
+    versions = preset_results.code_versions(preset, project, dataset)
+    return Ablation(dict(settings.methods), tuple(settings.seeds), in_order, published, versions)
 
 
 def changes(row: System) -> str:

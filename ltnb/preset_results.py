@@ -1,10 +1,13 @@
-"""What the presets' runs reached: ``presets/results/digits-<name>.csv``, and from what settings it came.
+"""What the presets' runs reached: ``presets/results/<name>.csv``, and from what settings it came.
 
-Three files a preset, all of them committed:
+Three files a preset, four where labels are wrong, all of them committed:
 
-- ``digits-<name>.csv``: test accuracies, a row a data set, method, seed and group;
-- ``digits-<name>-measures.csv``: the numbers of `ltnb.balance`, a row a data set, method and seed;
-- ``digits-<name>.json``: for each data set and method the settings that had an effect, the fingerprint of the data, and
+- ``<name>.csv``: test accuracies, a row a data set, method, seed and group;
+- ``<name>-measures.csv``: the numbers of `ltnb.balance`, or of `ltnb.noisy_labels` where one of the preset's data sets
+  has wrong labels, a row a data set, method and seed;
+- ``<name>-history.csv``, where one has: how much of the wrong labels was memorised when, a row a data set, method, seed
+  and epoch that was watched;
+- ``<name>.json``: for each data set and method the settings that had an effect, the fingerprint of the data, and
   which seeds ran with which version of the package's code. A number whose settings are no longer those of the preset
   is refused when it is read, and goes when a run of the present settings is recorded.
 """
@@ -19,24 +22,28 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from ltnb import balance, tables
+from ltnb import balance, noisy_labels, tables
 from ltnb.files import replacing
 from ltnb.params import Params, RunSettings
 from ltnb.runs import Run
 
 KEYS = ["dataset", "method", "seed"]
 ACCURACY = [*KEYS, "group", "accuracy"]
+HISTORY = [
+    *KEYS, "epoch", "test_accuracy", "train_accuracy_clean", "memorised", "recovered", "classifier_smallest_angle"
+]  # fmt: skip
+ABSENT = {"dataset": {"noise": "none"}}  # what a part of the settings says by not saying it
 
 Settings = dict[str, dict[str, Any]]
 Origins = dict[str, dict[str, Any]]
 
 
 def record(found: Sequence[Run], preset: str, settings: Params, project: Path) -> None:
-    """Write the runs' accuracies and measures into the preset's tables, in place of those that stand there.
+    """Write what the runs reached into the preset's tables, in place of what stands there; each file once.
 
     Args:
         found: finished runs of the preset.
-        preset: its name, such as ``bcl``.
+        preset: its name, such as ``digits-bcl``.
         settings: what its file holds.
         project: the project's folder.
 
@@ -48,24 +55,23 @@ def record(found: Sequence[Run], preset: str, settings: Params, project: Path) -
             raise ValueError(
                 f"{run.folder} has other settings than the preset {preset!r} gives {run.method}; expected the same"
             )
-    of_datasets = groupby(found, key=lambda run: run.dataset)
-    measures = pd.concat([balance.measures(of_dataset).assign(dataset=name) for name, of_dataset in of_datasets])
-    frames = {
-        "": tables.accuracies(found)[ACCURACY],
-        "-measures": measures.pivot_table(index=KEYS, columns="measure", values="value", sort=False).reset_index(),
-    }
+    frames = {"": tables.accuracies(found)[ACCURACY], "-measures": _measures(found, settings)}
+    if _has_noise(settings):
+        frames["-history"] = tables.histories(found).dropna(subset=["test_accuracy"]).reindex(columns=HISTORY)
     lock = project / "build" / "presets" / f"{preset}.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock):  # several processes may run one preset
         origins = _origins(preset, project)
         outdated = _enter(found, settings, origins)
+        ran = [(run.dataset, run.method, run.seed) for run in found]
         for ending, frame in frames.items():
             earlier = _read(preset + ending, project)
             rows = pd.MultiIndex.from_frame(earlier[KEYS])
-            replaced = rows.isin(pd.MultiIndex.from_frame(frame[KEYS])) | rows.droplevel("seed").isin(outdated)
+            replaced = rows.isin(ran) | rows.droplevel("seed").isin(outdated)
             frame = pd.concat([earlier[~replaced], frame], ignore_index=True).sort_values(KEYS, kind="stable")
+            digits = 4 if ending == "-history" else 6
             with replacing(_file(preset + ending, project)) as temporary:
-                frame.to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+                frame.to_csv(temporary, index=False, float_format=f"%.{digits}g", lineterminator="\n")
         # Last: numbers without their settings are refused, settings without numbers do no harm.
         with replacing(_file(preset, project, "json")) as temporary:
             temporary.write_text(json.dumps(origins, indent=1, sort_keys=True) + "\n", encoding="utf-8")
@@ -75,7 +81,7 @@ def accuracy(preset: str, settings: Params, project: Path) -> pd.DataFrame:
     """Columns dataset, method, seed, group, accuracy in [0, 1]; empty before any row ran.
 
     Args:
-        preset: its name, such as ``bcl``.
+        preset: its name, such as ``digits-bcl``.
         settings: what its file holds.
         project: the project's folder.
 
@@ -104,7 +110,9 @@ def accuracy(preset: str, settings: Params, project: Path) -> pd.DataFrame:
 
 
 def measured(preset: str, settings: Params, project: Path) -> pd.DataFrame:
-    """Columns dataset, method, seed, measure, value: the numbers of `ltnb.balance`; empty before any row ran.
+    """Columns dataset, method, seed, measure, value: the numbers of `ltnb.balance` or `ltnb.noisy_labels`.
+
+    Empty before any row ran.
 
     Raises:
         ValueError: a row ran with other settings than the preset's; the message names the file.
@@ -114,11 +122,37 @@ def measured(preset: str, settings: Params, project: Path) -> pd.DataFrame:
     return frame.melt(KEYS, var_name="measure", value_name="value").dropna(ignore_index=True)
 
 
-def code_versions(preset: str, project: Path) -> int:
-    """Return from how many versions of the package's code the preset's numbers are."""
-    return len(
-        {code for of_data in _origins(preset, project).values() for row in of_data.values() for code in row["code"]}
-    )
+def history(preset: str, settings: Params, project: Path) -> pd.DataFrame:
+    """Columns `HISTORY`, shares in [0, 1] and an angle in degrees: a row for each epoch that was watched.
+
+    Only a preset one of whose data sets has wrong labels has any. On the others of its data sets
+    ``train_accuracy_clean``, ``memorised`` and ``recovered`` are missing. Empty before any row ran.
+
+    Raises:
+        ValueError: a row ran with other settings than the preset's; the message names the file.
+    """
+    frame = _read(f"{preset}-history", project).reindex(columns=HISTORY)
+    _check_origins(frame, preset, settings, project)
+    return frame
+
+
+def code_versions(preset: str, project: Path, dataset: str | None = None) -> int:
+    """Return from how many versions of the package's code the preset's numbers are, of one data set or of all."""
+    origins = _origins(preset, project)
+    of_datasets = list(origins.values()) if dataset is None else [origins.get(dataset, {})]
+    return len({code for of_data in of_datasets for row in of_data.values() for code in row["code"]})
+
+
+def _has_noise(settings: Params) -> bool:
+    return any(dataset.noise != "none" for dataset in settings.datasets.values())
+
+
+def _measures(found: Sequence[Run], settings: Params) -> pd.DataFrame:
+    """Return columns dataset, method, seed and one a measure, a row a run."""
+    measures = noisy_labels.measures if _has_noise(settings) else balance.measures
+    of_datasets = groupby(found, key=lambda run: run.dataset)
+    frame = pd.concat([measures(of_dataset).assign(dataset=name) for name, of_dataset in of_datasets])
+    return frame.pivot_table(index=KEYS, columns="measure", values="value", sort=False).reset_index()
 
 
 def _enter(found: Sequence[Run], settings: Params, origins: Origins) -> list[tuple[str, str]]:
@@ -173,9 +207,11 @@ def _difference(then: Settings, now: Settings) -> tuple[str, Any, Any] | None:
     A setting that did not exist yet when the row ran is none that could differ.
     """
     for part, values in then.items():
-        for name, value in values.items():
-            if now[part].get(name, value) != value:
-                return name, value, now[part][name]
+        absent = ABSENT.get(part, {})
+        values_now = absent | now[part]
+        for name, value in (absent | values).items():
+            if values_now.get(name, value) != value:
+                return name, value, values_now[name]
     return None
 
 
@@ -193,4 +229,4 @@ def _read(name: str, project: Path) -> pd.DataFrame:
 
 
 def _file(name: str, project: Path, ending: str = "csv") -> Path:
-    return project / "presets" / "results" / f"digits-{name}.{ending}"
+    return project / "presets" / "results" / f"{name}.{ending}"

@@ -1,7 +1,7 @@
-"""The papers' ablations and their controls, run: the rows of ``presets/digits-<name>.yaml``.
+"""The papers' ablations and their controls, run: the rows of ``presets/<name>.yaml``.
 
-    python -m ltnb.presets pal                               # every row, every seed
-    python -m ltnb.presets pal --rows ce pal --seeds 0 1
+    python -m ltnb.presets digits-pal                        # every data set, row and seed
+    python -m ltnb.presets digits-noise-scale --datasets symmetric-40 --rows fnpal-s1_6 --seeds 0 1
 
 Runs go to ``build/presets/<name>/``, and one that is there already, from the same settings, code and data, is not run
 again. What is kept of them goes to ``presets/results/`` (`ltnb.preset_results`): the tables and verdicts of the papers'
@@ -9,9 +9,11 @@ notebooks are made from it. Several processes may run one preset at once.
 """
 
 import argparse
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 
@@ -19,34 +21,51 @@ from ltnb import params, preset_results
 from ltnb.data.prepare import load as load_dataset
 from ltnb.data.prepare import prepare
 from ltnb.inputs import SHORT_EPOCHS
-from ltnb.params import Params, RunSettings
+from ltnb.params import Params, ParamsError, RunSettings
 from ltnb.runs import Run, read
 from ltnb.training import code_fingerprint, train
 from ltnb.workspace import Workspace
 
+Entry = TypeVar("Entry", str, int)
+
 
 def load(name: str, project: Path) -> Params:
-    """Read ``presets/digits-<name>.yaml``, with `ltnb.params.load` and its errors."""
-    return params.load(project / "presets" / f"digits-{name}.yaml")
+    """Read ``presets/<name>.yaml``.
+
+    Raises:
+        ParamsError: there is no such preset, and the message lists those that there are; or as `ltnb.params.load`.
+    """
+    known = sorted(file.stem for file in (project / "presets").glob("*.yaml"))
+    if name not in known:
+        raise ParamsError(f"{name!r} is not a preset of {project / 'presets'}; expected one of {', '.join(known)}")
+    return params.load(project / "presets" / f"{name}.yaml")
 
 
-def runs(place: Workspace, name: str, preset: Params, rows: Sequence[str], seeds: Sequence[int]) -> list[Run]:
-    """Read the runs of ``rows`` × ``seeds`` on every data set, a row after the other; what is not there is trained.
+def runs(
+    place: Workspace,
+    name: str,
+    preset: Params,
+    rows: Sequence[str],
+    seeds: Sequence[int],
+    datasets: Sequence[str] | None = None,
+) -> list[Run]:
+    """Read the runs of ``datasets`` × ``rows`` × ``seeds``, in this order; what is not there is trained.
 
     By hand a run that the pipeline has is taken as it is, and one that it lacks is a short one, and said to be.
 
     Args:
         place: where to work.
-        name: of the preset, such as ``pal``.
+        name: of the preset, such as ``digits-pal``.
         preset: what its file holds, or more rows than that.
         rows: keys of its methods.
         seeds: any.
+        datasets: keys of its data sets; None: all.
 
     Raises:
-        ParamsError: a row is not in the preset.
+        ParamsError: a row or a data set is not in the preset.
     """
     found = []
-    for dataset in preset.datasets:
+    for dataset in preset.datasets if datasets is None else datasets:
         for row in rows:
             for seed in seeds:
                 settings = preset.run(dataset, row, seed)
@@ -87,23 +106,37 @@ def _trained(settings: RunSettings, folder: Path, project: Path) -> Run:
     return train(settings, data, folder)
 
 
+def _chosen(wanted: Sequence[Entry] | None, known: Iterable[Entry], kind: str, name: str) -> list[Entry]:
+    """Return what is wanted of what a preset has, in the preset's order; None: all of it."""
+    known = list(known)
+    for entry in wanted or ():
+        if entry not in known:
+            expected = ", ".join(map(str, known))
+            raise ParamsError(f"presets/{name}.yaml has no {kind} {entry!r}; expected one of {expected}")
+    return [entry for entry in known if wanted is None or entry in wanted]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a preset, in the pipeline's workspace; each run is recorded as it ends."""
     parser = argparse.ArgumentParser(prog="python -m ltnb.presets", description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=["balanced", "bce3s", "bcl", "featrecon", "pal"])
-    parser.add_argument("--rows", nargs="+", help="rows of the preset; by default all")
-    parser.add_argument("--seeds", nargs="+", type=int, help="by default those of the preset")
+    parser.add_argument("name", help="a file of presets/, without its ending: digits-pal")
+    parser.add_argument("--datasets", nargs="+", help="of the preset; by default all")
+    parser.add_argument("--rows", nargs="+", help="of the preset, each a method; by default all")
+    parser.add_argument("--seeds", nargs="+", type=int, help="of the preset; by default all")
     options = parser.parse_args(arguments)
     place = Workspace.open(".")
-    preset = load(options.name, place.project)
-    for seed in options.seeds or preset.seeds:
-        for row in options.rows or preset.methods:
-            found = runs(place, options.name, preset, [row], [seed])
-            preset_results.record(found, options.name, preset, place.project)
+    name, preset = options.name, load(options.name, place.project)
+    datasets = _chosen(options.datasets, preset.datasets, "data set", name)
+    rows = _chosen(options.rows, preset.methods, "row", name)
+    # One that the preset lacks could be trained, but its numbers would be refused when they are read.
+    seeds = _chosen(options.seeds, preset.seeds, "seed", name)
+    for seed, dataset, row in itertools.product(seeds, datasets, rows):
+        found = runs(place, name, preset, [row], [seed], [dataset])
+        preset_results.record(found, name, preset, place.project)
 
 
 if __name__ == "__main__":
     try:
         main()
-    except params.ParamsError as error:
+    except (ParamsError, FileNotFoundError) as error:  # a preset, or a source that lies on disk
         sys.exit(str(error))

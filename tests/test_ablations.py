@@ -54,6 +54,23 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_data_set_other_than_the_first(project: Path) -> None:
+    results, other = project / "presets" / "results", "digits-if10"
+    preset = PRESET.replace("methods:", f"  {other}: {{source: digits, imbalance: 10}}\nmethods:")
+    (project / "presets" / "digits-bcl.yaml").write_text(preset, encoding="utf-8")
+    with (results / "digits-bcl.csv").open("a", encoding="utf-8") as file:
+        file.write(f"{other},bcl,0,all,0.9\n")
+    origins = json.loads((results / "digits-bcl.json").read_text(encoding="utf-8"))
+    origins[other] = {"bcl": {"settings": {}, "data": "", "code": {"older": [0], "newer": [1]}}}
+    (results / "digits-bcl.json").write_text(json.dumps(origins), encoding="utf-8")
+    second, first = ablations.read("digits-bcl", project, other), ablations.read("digits-bcl", project)
+    assert second.accuracy.to_dict("records") == [{"method": "bcl", "seed": 0, "group": "all", "accuracy": 0.9}]
+    assert 0.9 not in set(first.accuracy["accuracy"])
+    assert (first.code_versions, second.code_versions) == (1, 2)
+    with pytest.raises(ParamsError, match=r"digits-bcl.yaml: 'digits-if1' .*expected one of digits-if100, digits-if10"):
+        ablations.read("digits-bcl", project, "digits-if1")
+
+
 def write_results(project: Path, *further: tuple[str, int, str, float]) -> None:
     rows = [
         (DATASET, name, seed, group, accuracy - (0.2 if group == "few" else 0))
@@ -70,7 +87,7 @@ def write_results(project: Path, *further: tuple[str, int, str, float]) -> None:
 
 
 def test_rows_come_in_the_order_of_the_preset(project: Path) -> None:
-    ablation = ablations.read("bcl", project)
+    ablation = ablations.read("digits-bcl", project)
     assert list(ablation.rows) == list(ablation.accuracy["method"].unique()) == ["supcon", "bcl-ema", "bcl"]
     assert set(ablation.published["row"]) == {"supcon", "bcl", "bcl-ema"}
     of_bcl = ablation.accuracy.query("method == 'bcl' and group == 'all'")
@@ -79,7 +96,7 @@ def test_rows_come_in_the_order_of_the_preset(project: Path) -> None:
 
 def test_without_results_the_rows_are_there_and_empty(project: Path) -> None:
     (project / "presets" / "results" / "digits-bcl.csv").unlink()
-    ablation = ablations.read("bcl", project)
+    ablation = ablations.read("digits-bcl", project)
     table = ablations.table(ablation, baseline="supcon")
     assert list(table["seeds"]) == ["0 of 3"] * 3
     assert set(table["all [points]"]) == {""}
@@ -99,23 +116,23 @@ def test_without_results_the_rows_are_there_and_empty(project: Path) -> None:
 def test_wrong_results_are_named(project: Path, row: tuple[str, int, str, float], named: str) -> None:
     write_results(project, row)
     with pytest.raises(ValueError, match=named):
-        ablations.read("bcl", project)
+        ablations.read("digits-bcl", project)
 
 
 def test_a_published_row_must_be_in_the_preset(project: Path) -> None:
     with (project / "presets" / "published.csv").open("a", encoding="utf-8") as file:
         file.write("bcl,bcl-l9,CIFAR,accuracy,1.0,paper\n")
     with pytest.raises(ValueError, match="row 'bcl-l9'"):
-        ablations.read("bcl", project)
+        ablations.read("digits-bcl", project)
 
 
-def test_an_unknown_paper_is_an_error(project: Path) -> None:
-    with pytest.raises(ParamsError, match="digits-bcx"):
-        ablations.read("bcx", project)
+def test_an_unknown_preset_is_an_error(project: Path) -> None:
+    with pytest.raises(ParamsError, match=r"'digits-bcx' is not a preset .*expected one of digits-bcl"):
+        ablations.read("digits-bcx", project)
 
 
 def test_the_difference_is_paired_by_seed(project: Path) -> None:
-    overall = ablations.read("bcl", project).accuracy.query("group == 'all'")
+    overall = ablations.read("digits-bcl", project).accuracy.query("group == 'all'")
     interval = ablations.difference(overall, "bcl", "supcon")
     gains = np.array(ACCURACIES["bcl"]) - ACCURACIES["supcon"]
     low, high = stats.t.interval(0.95, 2, gains.mean(), stats.sem(gains))
@@ -124,7 +141,7 @@ def test_the_difference_is_paired_by_seed(project: Path) -> None:
 
 
 def test_seeds_of_one_row_alone_do_not_count(project: Path) -> None:
-    overall = ablations.read("bcl", project).accuracy.query("group == 'all'")
+    overall = ablations.read("digits-bcl", project).accuracy.query("group == 'all'")
     interval = ablations.difference(overall, "bcl-ema", "bcl")
     assert interval is not None
     assert interval.mean == pytest.approx(0.65 - 0.70)
@@ -169,7 +186,9 @@ def test_a_verdict_needs_a_difference() -> None:
 
 
 def test_published_gains_are_of_one_data_set_and_keep_their_source(project: Path) -> None:
-    published = ablations.published_differences(ablations.read("bcl", project), baseline="supcon").set_index("row")
+    published = ablations.published_differences(ablations.read("digits-bcl", project), baseline="supcon").set_index(
+        "row"
+    )
     assert sorted(published.index) == ["bcl", "bcl-ema"]  # few has no baseline, ImageNet neither
     assert published.loc["bcl", "published"] == pytest.approx(1.83)
     assert published.loc["bcl-ema", "published"] == 0.5
@@ -178,14 +197,14 @@ def test_published_gains_are_of_one_data_set_and_keep_their_source(project: Path
 
 
 def test_a_difference_is_second_hand_where_its_baseline_is(project: Path) -> None:
-    ablation = ablations.read("bcl", project)
+    ablation = ablations.read("digits-bcl", project)
     published = ablations.published_differences(ablation, baseline="bcl").set_index("row")
     assert published.loc["supcon", "published"] == pytest.approx(-1.83)
     assert published.loc["supcon", "source"] == "second-hand"
 
 
 def test_table_keeps_ours_and_theirs_apart(project: Path) -> None:
-    table = ablations.table(ablations.read("bcl", project), baseline="supcon", groups=("all", "few"))
+    table = ablations.table(ablations.read("digits-bcl", project), baseline="supcon", groups=("all", "few"))
     assert table.loc["bcl", "seeds"] == "3 of 3"
     assert table.loc["bcl", "accuracy [%]"] == "72.0 ± 2.0"
     assert table.loc["bcl", "all [points]"] == "+4.0 [-3.5, +11.5]"
@@ -197,23 +216,23 @@ def test_table_keeps_ours_and_theirs_apart(project: Path) -> None:
 
 
 def test_what_has_not_run_is_said(project: Path) -> None:
-    assert "bcl-ema (1)" in ablations.missing(ablations.read("bcl", project))
+    assert "bcl-ema (1)" in ablations.missing(ablations.read("digits-bcl", project))
     write_results(project, ("bcl-ema", 1, "all", 0.5), ("bcl-ema", 2, "all", 0.5))
-    assert ablations.missing(ablations.read("bcl", project)) == ""
+    assert ablations.missing(ablations.read("digits-bcl", project)) == ""
 
 
 def test_differences_are_of_the_rows_that_ran(project: Path) -> None:
-    ablation = ablations.read("bcl", project)
+    ablation = ablations.read("digits-bcl", project)
     table = ablations.differences(ablation, baseline="supcon").set_index(["method", "group"])
     assert list(table.index.unique("method")) == ["bcl-ema", "bcl"]
     assert table.loc[("bcl", "few"), "difference"] == pytest.approx(0.04)
     assert list(ablations.differences(ablation, baseline="supcon", rows=["bcl"])["method"].unique()) == ["bcl"]
     (project / "presets" / "results" / "digits-bcl.csv").unlink()
-    assert ablations.differences(ablations.read("bcl", project), baseline="supcon").empty
+    assert ablations.differences(ablations.read("digits-bcl", project), baseline="supcon").empty
 
 
 def test_rows_can_be_chosen(project: Path) -> None:
-    table = ablations.table(ablations.read("bcl", project), baseline="supcon", rows=["bcl", "supcon"])
+    table = ablations.table(ablations.read("digits-bcl", project), baseline="supcon", rows=["bcl", "supcon"])
     assert list(table.index) == ["bcl", "supcon"]
 
 
@@ -268,9 +287,9 @@ def test_changes_are_against_the_defaults_of_the_system() -> None:
     assert ablations.changes(row) == "bcl, views=strong/sim/rand, complement=False"
 
 
-@pytest.mark.parametrize("paper", ["bcl", "featrecon", "bce3s", "pal"])
-def test_the_papers_own_presets_can_be_read(paper: str) -> None:
-    ablation = ablations.read(paper, PROJECT)
+@pytest.mark.parametrize("preset", ["digits-bcl", "digits-featrecon", "digits-bce3s", "digits-pal"])
+def test_the_papers_own_presets_can_be_read(preset: str) -> None:
+    ablation = ablations.read(preset, PROJECT)
     assert len(ablation.seeds) == 10
     assert len(ablations.table(ablation, baseline=next(iter(ablation.rows)))) == len(ablation.rows)
 

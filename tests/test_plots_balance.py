@@ -118,7 +118,7 @@ def test_a_swept_setting_in_order_and_in_per_cent() -> None:
 
 def test_rows_of_a_preset_have_styles_that_stand_apart() -> None:
     """Within a paper; a row of one that is a method of `STYLES` as well keeps that style."""
-    for paper in ("bce3s", "pal"):
-        drawn = [row for row in presets.load(paper, PROJECT).methods if row in STYLES | ROW_STYLES]
+    for preset in ("digits-bce3s", "digits-pal"):
+        drawn = [row for row in presets.load(preset, PROJECT).methods if row in STYLES | ROW_STYLES]
         assert len({method_style(row).colour for row in drawn}) == len(drawn)
         assert len({method_style(row).label for row in drawn}) == len(drawn)
