@@ -13,6 +13,7 @@ from ltnb.plots.curves import (
 )
 from ltnb.plots.headline import headline
 from ltnb.plots.matrices import angle_maps, confusion_maps
+from ltnb.plots.noise import accuracy_over_rate, accuracy_over_scale, heat_maps, over_epochs
 from ltnb.plots.optima import cosines_beside_optimum, loss_over_bounds
 from ltnb.plots.plane import Plane, decision_planes, decision_spheres
 from ltnb.plots.sphere import SphereView, aligned, sphere_and_map, sphere_view, spheres
@@ -32,6 +33,8 @@ __all__ = [
     "SphereView",
     "SupportMap",
     "accuracy_by_group",
+    "accuracy_over_rate",
+    "accuracy_over_scale",
     "aligned",
     "angle_maps",
     "angles_to_centre",
@@ -44,10 +47,12 @@ __all__ = [
     "decision_spheres",
     "difference_intervals",
     "headline",
+    "heat_maps",
     "loss_over_bounds",
     "mean_and_spread",
     "method_palette",
     "method_style",
+    "over_epochs",
     "overlap_changes",
     "pair_separabilities",
     "save",

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from numpy.typing import NDArray
 
-from ltnb.plots.theme import method_style
+from ltnb.plots.theme import Style, method_style
 
 GROUP_LABELS = {
     "all": "All",
@@ -175,15 +175,28 @@ def difference_intervals(differences: pd.DataFrame, *, title: str) -> Figure:
 def _line(
     ax: Axes, method: str, x: NDArray[np.float64], spread: pd.DataFrame, *, marked: bool, dashed: bool = False
 ) -> None:
-    style = method_style(method)
+    style = method_style(method)._replace(stroke="--" if dashed else "-")
+    mean_and_band(ax, x, spread, style, marked=marked)
+
+
+def mean_and_band(ax: Axes, x: NDArray[np.float64], spread: pd.DataFrame, style: Style, *, marked: bool) -> None:
+    """Draw a line through means and a band of one standard deviation around it.
+
+    Args:
+        ax: to draw on.
+        x: where the means are.
+        spread: columns mean and std; one seed has no std.
+        style: of the line; its label is what a key will say.
+        marked: whether every mean has a marker.
+    """
     others = len(ax.lines)  # the more bands lie on each other, the paler each must be
-    mean, deviation = spread["mean"].to_numpy(), spread["std"].fillna(0).to_numpy()  # one seed has no spread
+    mean, deviation = spread["mean"].to_numpy(), spread["std"].fillna(0).to_numpy()
     ax.plot(
         x,
         mean,
         color=style.colour,
         marker=style.marker if marked else "",
-        linestyle="--" if dashed else "-",
+        linestyle=style.stroke,
         label=style.label,
     )
     ax.fill_between(
@@ -202,10 +215,12 @@ def class_size_axis(ax: Axes, class_counts: NDArray[np.float64]) -> None:
     ax.set_xlabel("training images of the class")
 
 
-def method_key(figure: Figure | SubFigure, ax: Axes) -> None:
-    """Put the methods drawn on `ax` below a figure."""
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=_key_columns(figure, len(handles)))
+def method_key(figure: Figure | SubFigure, *axes: Axes) -> None:
+    """Put what is drawn on `axes`, such as methods, below a figure: each name once."""
+    handles = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside lower center", ncols=_key_columns(figure, len(handles))
+    )
 
 
 def _line_key(figure: Figure, splits: Sequence[str], has_simplex: bool, methods: Sequence[str]) -> None:

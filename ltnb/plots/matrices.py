@@ -111,8 +111,6 @@ def _write_values(ax: Axes, matrix: Array, norm: Normalize, colours: Colormap) -
     for (row, column), value in np.ndenumerate(matrix):
         if np.isnan(value):
             continue
-        red, green, blue, _ = colours(norm(value))
-        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
         ax.text(
             column,
             row,
@@ -120,6 +118,12 @@ def _write_values(ax: Axes, matrix: Array, norm: Normalize, colours: Colormap) -
             ha="center",
             va="center",
             fontsize=9.5,
-            color="white" if dark else "black",
+            color=ink_on(colours(norm(value))),
             in_layout=False,  # it lies within the axes: nothing for the layout to measure
         )
+
+
+def ink_on(colour: tuple[float, float, float, float]) -> str:
+    """White or black, whichever can be read on a colour."""
+    red, green, blue, _ = colour
+    return "white" if 0.3 * red + 0.59 * green + 0.11 * blue < 0.5 else "black"

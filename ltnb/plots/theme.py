@@ -1,7 +1,7 @@
 """The look of every figure: one theme, one colour and marker a method, one colour a class."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ class Style(NamedTuple):
     label: str
     colour: str
     marker: str
+    stroke: str = "-"  # where a loss and its FNPAL variant, in one colour, are to be told apart
 
 
 # Okabe and Ito's colours, which stay apart for colour-blind readers; the baseline is grey, fnpal a wine red
@@ -34,7 +35,7 @@ STYLES = {
     "featrecon": Style("FeatRecon", "#009E73", "v"),
     "bce3s": Style("BCE3S", "#D55E00", "P"),
     "pal": Style("PAL", "#CC79A7", "X"),
-    "fnpal": Style("FNPAL", "#882255", "p"),
+    "fnpal": Style("FNPAL", "#882255", "p", "--"),
     "bcl-anchored": Style("BCL × PAL", "#44AA99", "h"),
     "bcl-class-weighted": Style("BCL, class-weighted", "#999933", "d"),
 }
@@ -57,7 +58,45 @@ ROW_STYLES = {
     "pal-logit-adjustment": Style("PAL + LA", "#44AA99", "h"),
     "fnpal-ldam": Style("FNPAL + LDAM", "#009E73", "v"),
     "pal-retrained": Style("PAL, retrained", "#D55E00", "P"),
+    "nsl": Style("NSL", "#663300", "<"),
+    "focal": Style("Focal", "#7B68EE", ">"),
+    "mae": Style("MAE", "#999933", "d"),
 }
+
+# Losses for wrong labels that stand beside themselves with FNPAL.
+PAIRED_STYLES = {
+    "gce": Style("GCE", "#E69F00", "^"),
+    "sce": Style("SCE", "#56B4E9", "s"),
+    "nce-mae": Style("NCE+MAE", "#009E73", "v"),
+    "nce-rce": Style("NCE+RCE", "#D55E00", "P"),
+    "nfl-rce": Style("NFL+RCE", "#332288", "h"),
+}
+SCALES = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)  # s of the rows fnpn-s0_2 to fnpal-s12_8
+
+
+def _with_fnpal(styles: Mapping[str, Style]) -> dict[str, Style]:
+    """Each loss, and its FNPAL variant in the same colour, dashed and with FNPAL's marker."""
+    return {
+        **styles,
+        **{
+            f"{loss}-fnpal": Style(f"{style.label}, FNPAL", style.colour, STYLES["fnpal"].marker, "--")
+            for loss, style in styles.items()
+        },
+    }
+
+
+def _of_scales(row: str, style: Style) -> dict[str, Style]:
+    """A row's style at every scale: the darker, the larger s."""
+    shades = sns.light_palette(style.colour, len(SCALES) + 3)[3:]  # what comes before is too pale on white
+    return {
+        f"{row}-s{scale}".replace(".", "_"): style._replace(
+            label=f"{style.label}, s = {scale}", colour=mpl.colors.to_hex(shade)
+        )
+        for scale, shade in zip(SCALES, shades, strict=True)
+    }
+
+
+ROW_STYLES |= _with_fnpal(PAIRED_STYLES) | _of_scales("fnpn", ROW_STYLES["fnpn"]) | _of_scales("fnpal", STYLES["fnpal"])
 
 
 def method_style(method: str) -> Style:
