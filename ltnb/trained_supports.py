@@ -2,6 +2,9 @@
 
 While a network trains, supports are estimated on the projections of its augmented images (`used`); here on the images
 as they are, of a finished run or of a moment that the run kept. Everything is in the space of the contrast.
+
+Where labels are wrong, supports are those of the given ones, and which classes are heads goes by how often each is
+given, as in training. A class belongs to the few by its true images, or as its tail was cut.
 """
 
 from collections.abc import Sequence
@@ -34,22 +37,38 @@ def kept_epochs(run: Run) -> list[int]:
     return sorted(int(name.removeprefix(stem)) for name in run.embeddings if name.startswith(stem))
 
 
+def given_counts(run: Run) -> list[int]:
+    """(K,) how often each label is given: without noise the training images of each class.
+
+    Raises:
+        ValueError: noise has left a class no label. While a network trains, such a class has no support; here there
+            would be no angle to its centre. The message names the run and the class.
+    """
+    counts: list[int] = run.params["noise"]["label_counts"] if "noise" in run.params else run.params["class_counts"]
+    if 0 in counts:
+        raise ValueError(
+            f"{run.folder}: noise has left class {run.params['class_names'][counts.index(0)]} no label, so it has no "
+            "support; expected a label of every class"
+        )
+    return counts
+
+
 def supports(
-    z: Tensor, labels: Tensor, class_counts: Sequence[int], settings: FeatRecon
+    z: Tensor, labels: Tensor, label_counts: Sequence[int], settings: FeatRecon
 ) -> dict[str, geometry.Supports]:
     """Supports ``estimated`` from training features (Eq. 7), and those ``rectified`` and capped (Eqs. 8–10).
 
     Args:
         z: (N, p) unit rows of the training images.
         labels: (N,) their classes; every class needs an image.
-        class_counts: (K,) training images of each class.
+        label_counts: (K,) as `given_counts` has them.
         settings: α, q, γ, what a head is, and whether there is a cap.
     """
-    estimated = geometry.confidence_supports(z, labels, len(class_counts), quantile=settings.support_quantile)
-    counts = torch.tensor(class_counts)
+    estimated = geometry.confidence_supports(z, labels, len(label_counts), quantile=settings.support_quantile)
+    counts = torch.tensor(label_counts)
     return {
         "estimated": estimated,
-        "rectified": rectified_and_capped(estimated, settings, counts, heads(class_counts, settings)),
+        "rectified": rectified_and_capped(estimated, settings, counts, heads(label_counts, settings)),
     }
 
 
@@ -63,9 +82,9 @@ def used(run: Run) -> geometry.Supports | None:
     return geometry.Supports(torch.nn.functional.normalize(centres), *angles)
 
 
-def heads(class_counts: Sequence[int], settings: FeatRecon) -> Tensor:
-    """The classes of more than ``head_above`` training images."""
-    return (torch.tensor(class_counts) > settings.head_above).nonzero().squeeze(1)
+def heads(label_counts: Sequence[int], settings: FeatRecon) -> Tensor:
+    """The classes whose label is given to more than ``head_above`` training images."""
+    return (torch.tensor(label_counts) > settings.head_above).nonzero().squeeze(1)
 
 
 def angles_to_centres(z: Tensor, labels: Tensor, centres: Tensor) -> Tensor:
@@ -82,7 +101,7 @@ def radii(run: Run, settings: FeatRecon) -> pd.DataFrame:
         images lies within it of the estimated centre.
     """
     counts = run.params["class_counts"]
-    made = supports(*projections(run, "train"), counts, settings)
+    made = supports(*projections(run, "train"), given_counts(run), settings)
     angles = angles_to_centres(*projections(run, "test"), made["estimated"].centres)
     labels = projections(run, "test")[1]
     needed = torch.stack([angles[labels == k].quantile(settings.support_quantile) for k in range(len(counts))])
@@ -113,9 +132,8 @@ def overlaps(run: Run, settings: FeatRecon) -> pd.DataFrame:
         deep the caps that hold the share α of the images of two tail classes reach into each other, in degrees, on
         average over the pairs (missing with fewer than two tail classes).
     """
-    counts = run.params["class_counts"]
-    made = supports(*projections(run, "train"), counts, settings)
-    tail = class_groups(counts).get("few", torch.empty(0, dtype=torch.int64))
+    made = supports(*projections(run, "train"), given_counts(run), settings)
+    tail = class_groups(run.params["class_counts"]).get("few", torch.empty(0, dtype=torch.int64))
     rows = []
     for name, of in made.items():
         for split in ("train", "test"):
@@ -188,8 +206,9 @@ def neighbourhood(run: Run, epoch: int, tail: int, settings: FeatRecon, generato
     """
     z, labels = projections(run, "train", epoch)
     test_z, test_labels = projections(run, "test", epoch)
-    made = supports(z, labels, run.params["class_counts"], settings)
-    candidates = heads(run.params["class_counts"], settings)
+    made = supports(z, labels, given_counts(run), settings)
+    candidates = heads(given_counts(run), settings)
+    candidates = candidates[candidates != tail]  # wrong labels can make a head of a class of few images
     head = int(candidates[(made["estimated"].centres[candidates] @ made["estimated"].centres[tail]).argmax()])
     points = {"head": z[labels == head], "tail": z[labels == tail], "tail, test": test_z[test_labels == tail]}
     if epoch >= settings.first_synthetic_epoch(run.params["training"]["epochs"]):
@@ -214,7 +233,7 @@ def reach(run: Run, settings: FeatRecon, generator: Generator) -> tuple[pd.DataF
         test images inside the support.
     """
     train, test = projections(run, "train"), projections(run, "test")
-    counts = run.params["class_counts"]
+    counts = given_counts(run)
     made = used(run) or supports(*train, counts, settings)["rectified"]
     drawn = synthetic(made, settings, 100, generator)
     groups = {"training images": train, "synthetic features": drawn, "test images": test}

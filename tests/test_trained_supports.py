@@ -21,6 +21,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
     return make_run(tmp_path_factory.mktemp("runs"), "featrecon", projections=True)
 
 
+@pytest.fixture(scope="module")
+def noisy(run: runs.Run) -> runs.Run:
+    """Class 7, of three images, has swollen to a head: 30 images of class 0 are called by its name."""
+    labels = run.embeddings["train_labels"].copy()
+    labels[:30] = 7
+    return with_labels(run, labels)
+
+
+def with_labels(run: runs.Run, labels: np.ndarray) -> runs.Run:
+    noise = {"label_counts": np.bincount(labels, minlength=NUM_CLASSES).tolist()}
+    return replace(run, params=run.params | {"noise": noise}, embeddings=run.embeddings | {"train_labels": labels})
+
+
 def angle(a: torch.Tensor, b: torch.Tensor) -> float:
     return math.degrees(math.acos(float((a @ b).clamp(-1, 1))))
 
@@ -151,3 +164,61 @@ def test_reach_counts_what_a_loop_counts(run: runs.Run) -> None:
         assert found.tolist() == right
         all_right = trained_supports.nearest_class(torch.stack(of_class), test, labels) == k
         assert shares.loc[k, "synthetic_right"] == pytest.approx(float(all_right.double().mean()))
+
+
+def test_wrong_labels_count_as_they_are_given(run: runs.Run, noisy: runs.Run) -> None:
+    given = [94, 74, 44, 26, 16, 9, 5, 33, 2, 1]
+    assert trained_supports.given_counts(run) == list(CLASS_COUNTS)
+    assert trained_supports.given_counts(noisy) == given
+    z, labels = trained_supports.projections(noisy, "train")
+    table = trained_supports.radii(noisy, SETTINGS).set_index(["support", "class"])
+    assert table.loc[("rectified", 7), "class_count"] == 3
+    cap = math.degrees(geometry.largest_common_radius(NUM_CLASSES))
+    for k in (0, 7):  # heads lend and do not borrow
+        own = min(table.loc[("estimated", k), "radius"], cap)
+        assert table.loc[("rectified", k), "radius"] == pytest.approx(own)
+    expected = trained_supports.supports(z, labels, given, SETTINGS)["rectified"]
+    np.testing.assert_allclose(table.loc["rectified", "radius"], expected.radii.rad2deg())
+    of_images = trained_supports.supports(z, labels, CLASS_COUNTS, SETTINGS)["rectified"]
+    assert not np.allclose(expected.centres[4:], of_images.centres[4:], atol=0.01)
+    angles, _ = trained_supports.reach(noisy, SETTINGS, torch.Generator().manual_seed(0))
+    synthetic = angles.query("features == 'synthetic features'").groupby("class")["angle"].max()
+    assert (synthetic <= expected.radii.rad2deg().numpy() + 1e-6).all()
+
+
+def test_few_are_those_of_few_images(noisy: runs.Run) -> None:
+    table = trained_supports.overlaps(noisy, SETTINGS).set_index(["centres", "split"])
+    made = trained_supports.supports(
+        *trained_supports.projections(noisy, "train"), trained_supports.given_counts(noisy), SETTINGS
+    )
+    for centres, of in made.items():
+        pairs = trained_supports.image_overlaps(
+            *trained_supports.projections(noisy, "test"), of, SETTINGS.support_quantile
+        )
+        mean = float(pairs[4:, 4:].nanmean())
+        assert table.loc[(centres, "test"), "tail_overlap"] == pytest.approx(mean)
+
+
+def test_a_class_that_swelled_to_a_head_is_not_its_own_nearest(noisy: runs.Run) -> None:
+    arrays = {f"{split}_projections_epoch_5": noisy.embeddings[f"{split}_projections"] for split in ("train", "test")}
+    kept = replace(noisy, embeddings=noisy.embeddings | arrays)
+    centres = trained_supports.neighbourhood(kept, 5, 7, SETTINGS, torch.Generator()).head
+    assert centres in (0, 1, 2, 3)
+    of_8 = trained_supports.neighbourhood(kept, 5, 8, SETTINGS, torch.Generator()).head
+    assert of_8 in (0, 1, 2, 3, 7)
+
+
+def test_a_class_without_a_label_is_named(run: runs.Run) -> None:
+    labels = run.embeddings["train_labels"].copy()
+    labels[labels == 9] = 0
+    lost = with_labels(run, labels)
+    arrays = {f"{split}_projections_epoch_5": run.embeddings[f"{split}_projections"] for split in ("train", "test")}
+    lost = replace(lost, embeddings=lost.embeddings | arrays)
+    for called in (
+        lambda: trained_supports.radii(lost, SETTINGS),
+        lambda: trained_supports.overlaps(lost, SETTINGS),
+        lambda: trained_supports.reach(lost, SETTINGS, torch.Generator()),
+        lambda: trained_supports.neighbourhood(lost, 5, 8, SETTINGS, torch.Generator()),
+    ):
+        with pytest.raises(ValueError, match=r"featrecon/seed-0: noise has left class 9 no label"):
+            called()
