@@ -10,6 +10,32 @@ import numpy as np
 import pandas as pd
 
 from ltnb import geometry, tables
+from ltnb.runs import Run
+
+
+def of_labels(run: Run) -> str:
+    """How many training labels of a run are wrong, and which labels its class sizes and measures go by.
+
+    Returns:
+        Two sentences, or nothing where all labels are true.
+    """
+    noise = run.params.get("noise")
+    if noise is None:
+        return ""
+    kind = run.params["dataset"]["noise"]
+    share = f"{100 * noise['rate']['realised']:.0f} % of the training labels are wrong"
+    if run.params["dataset"]["noise_order"] == "before-tail":
+        cut, taken = "before the long tail was cut by the labels that are given", "given label"
+        why = "so a class of training images holds images of others, and sizes are those of the given labels"
+    else:
+        cut, taken = "after the long tail was cut by the true ones", "true class"
+        why = "and so do class sizes; methods saw the given labels, and know only how often each of them is given"
+    return _list(
+        [
+            f"{share}: {kind} noise, {cut}.",
+            f"Below, a training image counts for its {taken}, {why}. Test labels are true.",
+        ]
+    )
 
 
 def of_geometry(measured: pd.DataFrame, class_counts: Sequence[int]) -> str:

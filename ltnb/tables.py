@@ -171,6 +171,8 @@ def spaces(run: Run) -> list[str]:
 def measure(run: Run) -> pd.DataFrame:
     """Every measure of `ltnb.geometry` on a run's training and test images, in each space and with each centring.
 
+    Which class an image is of where labels are wrong, `labels` says.
+
     Returns:
         Columns dataset, method, seed, split, space, centring, measure, class, class_count, value. Class and
         class_count are missing where the value is of all classes together. A measure that needs no centre has
@@ -182,15 +184,15 @@ def measure(run: Run) -> pd.DataFrame:
     rows = [("none", "classifier", "none", *row) for row in _of_classifier(_tensor(run, "classifier_weight"))]
     tail = class_groups(counts).get("few", torch.empty(0, dtype=torch.int64))
     for split in SPLITS:
-        labels = _tensor(run, f"{split}_labels").long()
+        of_split = labels(run, split)
         for space in spaces(run):
             vectors = _tensor(run, f"{split}_{space}")
             weight = _tensor(run, "classifier_weight") if space == "features" else None
-            rows += [(split, space, "none", *row) for row in _without_centre(vectors, labels, len(counts))]
+            rows += [(split, space, "none", *row) for row in _without_centre(vectors, of_split, len(counts))]
             rows += [
                 (split, space, centring, *row)
                 for centring in CENTRINGS
-                for row in _around_centre(vectors, labels, len(counts), centring, tail, weight)
+                for row in _around_centre(vectors, of_split, len(counts), centring, tail, weight)
             ]
     table = pd.DataFrame(rows, columns=["split", "space", "centring", "measure", "class", "value"])
     table["class"] = table["class"].astype("Int64")
@@ -205,12 +207,23 @@ def seen_from(measured: pd.DataFrame, centring: geometry.Centring) -> pd.DataFra
     return measured[(measured["centring"] == centring) | measured["measure"].isin(WITHOUT_CENTRE)]
 
 
+def labels(run: Run, split: str) -> Tensor:
+    """The classes (N,) that a run's images are measured by: those that its class counts count.
+
+    Of training images with wrong labels they are the true classes, of which every class has an image; or the given
+    ones where noise came before the tail, because then the tail was cut by those. Of test images they are always true.
+    """
+    cut_by_given = run.params.get("dataset", {}).get("noise_order") == "before-tail"
+    true = f"{split}_clean_labels"
+    return _tensor(run, f"{split}_labels" if cut_by_given or true not in run.embeddings else true).long()
+
+
 def mean_angles(runs: Sequence[Run], space: str, split: str, centring: geometry.Centring) -> np.ndarray:
     """(K, K) angles between class means in degrees, the mean over runs; see `ltnb.geometry.class_angles`."""
     angles = [
         geometry.class_angles(
             _tensor(run, f"{split}_{space}"),
-            _tensor(run, f"{split}_labels"),
+            labels(run, split),
             len(run.params["class_counts"]),
             centring=centring,
         )

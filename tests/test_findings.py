@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -102,3 +103,14 @@ def test_without_a_tail_nothing_is_said_of_it(tmp_path: Path) -> None:
     text = findings.of_geometry(frame, runs[0].params["class_counts"])
     assert "fewer than 20" not in text
     assert "any two are 120° apart" in text
+
+
+@pytest.mark.parametrize(("order", "counted_for"), [("after-tail", "true class"), ("before-tail", "given label")])
+def test_it_is_said_which_labels_are_meant(tmp_path: Path, order: str, counted_for: str) -> None:
+    run = make_run(tmp_path)
+    assert findings.of_labels(run) == ""
+    dataset = {"noise": "symmetric", "noise_order": order}
+    noise = {"rate": {"wanted": 0.4, "realised": 0.3355}}
+    said = findings.of_labels(replace(run, params={**run.params, "dataset": dataset, "noise": noise}))
+    assert "34 % of the training labels are wrong: symmetric noise" in said
+    assert f"counts for its {counted_for}" in said

@@ -262,3 +262,30 @@ def test_a_feature_without_direction_leaves_its_measures_missing(runs: list[Run]
     for measure in ("alignment", "uniformity"):
         assert np.isnan(measured["test", "features", measure])
         assert np.isfinite(measured["train", "features", measure])
+
+
+def noisy(run: Run, order: str) -> Run:
+    """The run as if its whole last class had been given the first one's label, before or after the tail was cut."""
+    clean = run.embeddings["train_labels"]
+    given = np.where(clean == len(CLASS_COUNTS) - 1, 0, clean)
+    noise = {"rate": {"wanted": 0.1, "realised": float((given != clean).mean())}}
+    return replace(
+        run,
+        params={**run.params, "dataset": {"noise": "asymmetric", "noise_order": order}, "noise": noise},
+        embeddings={**run.embeddings, "train_labels": given, "train_clean_labels": clean},
+    )
+
+
+def test_a_class_that_noise_left_no_label_is_measured_by_its_true_images(runs: list[Run]) -> None:
+    run = noisy(runs[0], "after-tail")
+    pd.testing.assert_frame_equal(tables.measure(run), tables.measure(runs[0]))
+    angles = [tables.mean_angles([each], "features", "train", "class") for each in (run, runs[0])]
+    np.testing.assert_array_equal(*angles)
+
+
+def test_images_count_for_the_labels_that_the_tail_was_cut_by(runs: list[Run]) -> None:
+    before, after = (noisy(runs[0], order) for order in ("before-tail", "after-tail"))
+    np.testing.assert_array_equal(tables.labels(before, "train"), before.embeddings["train_labels"])
+    np.testing.assert_array_equal(tables.labels(after, "train"), after.embeddings["train_clean_labels"])
+    for run in (before, after, runs[0]):
+        np.testing.assert_array_equal(tables.labels(run, "test"), run.embeddings["test_labels"])
