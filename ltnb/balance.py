@@ -132,7 +132,9 @@ def received_gradients(run: Run) -> Tensor | None:
         return None
     training = TrainingSettings.model_validate(run.params["training"])
     with safe_open(file, "pt") as weights:
-        channels = weights.get_slice("encoder.conv.weight").get_shape()[1]
+        names = [name for name in weights.keys() if name.startswith("encoder.")]  # noqa: SIM118, a file and no dict
+        shapes = [weights.get_slice(name).get_shape() for name in names]
+        channels = min(shape[1] for shape in shapes if len(shape) == 4)  # every layer but the first has more
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(np.random.SeedSequence(run.seed).generate_state(4).tolist()[0])
         method = Method(settings, training.encoder, channels, run.params["class_counts"])

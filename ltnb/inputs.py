@@ -72,7 +72,10 @@ def main(name: str) -> None:
     params = load_params(place.project / FILE_NAME)
     if name not in params.datasets:
         raise ParamsError(f"datasets.{name} is not in {FILE_NAME}; expected one of {', '.join(params.datasets)}")
-    prepare(name, params.datasets[name], place.data(name), place.project)
+    try:
+        prepare(name, params.datasets[name], place.data(name), place.project)
+    except ValueError as error:
+        raise ParamsError(f"{place.project / FILE_NAME}: datasets.{name}: {error}") from error
 
 
 if __name__ == "__main__":

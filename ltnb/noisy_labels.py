@@ -15,6 +15,7 @@ from torch.nn.functional import normalize
 
 from ltnb import geometry
 from ltnb.balance import deciding_bias, deciding_weight
+from ltnb.data.settings import DatasetSettings
 from ltnb.methods.settings import NORMALISED_FEATURES
 from ltnb.runs import Run
 from ltnb.theory.anchored_prototypes import (
@@ -84,8 +85,7 @@ def classifier_scale(run: Run) -> float | None:
         return float(method["classifier_scale"])
     # By the rate of the settings. `noise` in params.json has the share of wrong labels, which under asymmetric noise
     # is a lower one: classes that the mapping leaves out keep theirs.
-    rate = run.params["dataset"].get("noise_rate", 0.0)
-    return noise_aware_scale(sum(rate) / len(rate) if isinstance(rate, list) else rate)
+    return noise_aware_scale(DatasetSettings.model_validate(run.params["dataset"]).average_noise_rate)
 
 
 def logits(run: Run, split: str) -> Tensor:

@@ -22,7 +22,6 @@ from ltnb import runs
 from ltnb.data.augmentation import augment, normalise
 from ltnb.data.long_tail import class_groups
 from ltnb.data.prepare import Dataset
-from ltnb.data.settings import DatasetSettings
 from ltnb.data.views import draw
 from ltnb.files import replacing
 from ltnb.methods.assembly import Method
@@ -110,14 +109,6 @@ def memorisation(predictions: Tensor, labels: Tensor, clean_labels: Tensor) -> d
     return result
 
 
-def _noise_rate(settings: DatasetSettings) -> float:
-    """Return η, the rate that labels were made wrong with, on average over classes; 0 where none were."""
-    rate = settings.noise_rate
-    if rate is None:
-        return 0.0
-    return sum(rate) / len(rate) if isinstance(rate, list) else rate
-
-
 def device_of(training: TrainingSettings) -> torch.device:
     """Return the device that ``training.device`` asks for; ``auto`` takes a GPU where there is one.
 
@@ -197,7 +188,7 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
                 training.encoder,
                 channels,
                 dataset.known_counts.tolist(),
-                noise_rate=_noise_rate(dataset.settings),
+                noise_rate=dataset.settings.average_noise_rate,
             )
         except ValueError as error:
             raise ValueError(f"methods.{settings.method_name}: {error}") from error

@@ -83,6 +83,13 @@ def test_by_hand_the_pipelines_runs_are_read_where_there_are_some(project: Path,
     assert len(run.history) == 12
 
 
+def test_what_cannot_be_prepared_names_the_file_and_the_row(project: Path) -> None:
+    noise = "largest: 10, noise: asymmetric, noise_order: before-tail, noise_rate: 0.99, noise_mapping: {0: 1}"
+    (project / "params.yaml").write_text(EXPERIMENT.replace("largest: 10", noise), encoding="utf-8")
+    with pytest.raises(ParamsError, match=r"params\.yaml: datasets\.tiny: largest = 10: noise before the tail leaves"):
+        inputs.main("tiny")
+
+
 @pytest.mark.usefixtures("project")
 def test_an_unknown_dataset_is_named() -> None:
     with pytest.raises(ParamsError, match=r"datasets\.tinny is not in params\.yaml; expected one of tiny"):

@@ -35,6 +35,8 @@ GIVEN = {
     "no label wrong": CLEAN,  # by chance, with noise in the settings
 }
 MAPPING = {0: 1, 1: 0, 3: 0}
+SOURCE = {"source": "digits", "imbalance": 1.0}
+NOISY = SOURCE | {"noise": "asymmetric", "noise_rate": 0.3, "noise_mapping": MAPPING}
 SCALES = {"linear": 1.0, "anchored": 3.0, "cosine": 2.0, "anchored-cosine": 0.25 / 0.35}
 
 
@@ -50,7 +52,7 @@ def made(classifier: str = "linear", data: str = "asymmetric", **method: Any) ->
         params={
             "method_name": "m",
             "seed": 3,
-            "dataset": {} if data == "clean" else {"noise_rate": 0.3},
+            "dataset": SOURCE if data == "clean" else NOISY,
             "method": {
                 "classification": "cross-entropy",
                 "classifier": classifier,
@@ -200,9 +202,10 @@ def test_a_scale_goes_by_the_rate_of_the_settings_as_in_training() -> None:
     """Not by the share of wrong labels, which is lower where a mapping leaves classes out."""
     run = made("anchored-cosine")
     assert noisy_labels.classifier_scale(run) == pytest.approx(0.25 / (0.05 + 0.3))
-    by_class = replace(run, params=run.params | {"dataset": {"noise_rate": [0.1, 0.2, 0.6, 0.7]}})
-    assert noisy_labels.classifier_scale(by_class) == pytest.approx(0.25 / (0.05 + 0.4))
-    assert noisy_labels.classifier_scale(replace(run, params=run.params | {"dataset": {}})) == pytest.approx(5)
+    rates = {"noise_rate": [0.1, 0.2, 0, 0.6] + [0] * 6}
+    by_class = replace(run, params=run.params | {"dataset": NOISY | rates})
+    assert noisy_labels.classifier_scale(by_class) == pytest.approx(0.25 / (0.05 + 0.3))
+    assert noisy_labels.classifier_scale(replace(run, params=run.params | {"dataset": SOURCE})) == pytest.approx(5)
     assert noisy_labels.classifier_scale(made("linear")) is None
 
 

@@ -25,7 +25,8 @@ def _numbers_as_keys(mapping: Any) -> Any:
     """JSON, which a prepared data set and a run keep their settings in, has only text as keys."""
     if not isinstance(mapping, dict):
         return mapping
-    return {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in mapping.items()}
+    numbers = {int(key) if isinstance(key, str) and key.isdecimal() else key: value for key, value in mapping.items()}
+    return numbers if len(numbers) == len(mapping) else mapping  # 8 and "8": as it stands, which is refused
 
 
 class DatasetSettings(BaseModel):
@@ -117,6 +118,14 @@ class DatasetSettings(BaseModel):
     def mapping(self) -> dict[int, int] | None:
         """Which class asymmetric noise mistakes for which."""
         return MAPPINGS[self.noise_mapping] if isinstance(self.noise_mapping, str) else self.noise_mapping
+
+    @property
+    def average_noise_rate(self) -> float:
+        """η, the rate of wrong labels, on average over the classes that may have any; 0 without noise."""
+        if not isinstance(self.noise_rate, list):
+            return self.noise_rate or 0.0
+        of_classes = self.noise_rate if self.mapping is None else [self.noise_rate[k] for k in self.mapping]
+        return sum(of_classes) / len(of_classes)
 
     @property
     def expected_label_counts(self) -> list[int]:
@@ -224,6 +233,12 @@ class DatasetSettings(BaseModel):
                 raise ValueError(
                     f"noise_rate = {rates[kept[0]]:g} of class {kept[0]} has no effect: noise_mapping leaves it out; "
                     "expected 0"
+                )
+            idle = [k for k in self.mapping if rates[k] == 0]
+            if isinstance(self.noise_rate, list) and idle and any(rates):
+                raise ValueError(
+                    f"noise_mapping {idle[0]} → {self.mapping[idle[0]]} has no effect: noise_rate of class {idle[0]} "
+                    "is 0; expected a positive one"
                 )
         if not any(rates):
             raise ValueError("noise_rate = 0 has no effect; expected a positive one, or noise to be 'none'")

@@ -1,5 +1,6 @@
 """Where images come from: each source gives all its images and labels at their own size."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,15 +40,36 @@ def mnist(root: Path) -> Source:
 
     Raises:
         FileNotFoundError: one of the four files is not in `root`/MNIST/raw.
+        ValueError: one of them is not whole; the message names it.
     """
     from torchvision.datasets import MNIST  # seconds of import
 
+    counts = {}
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
         file = root / "MNIST" / "raw" / f"{name}-ubyte"
         if not file.is_file():
             packed = file.with_name(f"{file.name}.gz")
             found = f"; unpack {packed.name} beside it" if packed.is_file() else ""
             raise FileNotFoundError(f"{file} is missing{found}; expected root to hold MNIST as torchvision keeps it")
+        # Of big-endian 32-bit numbers: 8, for bytes, and the number of axes; then their lengths.
+        axes = int(name[-1])
+        with file.open("rb") as stream:
+            head = stream.read(4 * (1 + axes))
+        lengths = [int.from_bytes(head[place : place + 4]) for place in range(4, len(head), 4)]
+        whole = 4 * (1 + axes) + math.prod(lengths)
+        if (
+            head[:4] != bytes([0, 0, 8, axes])
+            or file.stat().st_size != whole
+            or (axes == 3) != (lengths[1:] == [28, 28])
+        ):
+            raise ValueError(f"{file} is damaged: {file.stat().st_size} bytes; expected MNIST's format, all of it")
+        counts[name] = lengths[0]
+    for part in ("train", "t10k"):
+        images, labels = counts[f"{part}-images-idx3"], counts[f"{part}-labels-idx1"]
+        if images != labels:
+            raise ValueError(
+                f"{root / 'MNIST' / 'raw'} has {images} images and {labels} labels of {part}; expected as many"
+            )
     train, test = (MNIST(root, train=part, download=False) for part in (True, False))
     return Source(
         images=torch.cat([train.data, test.data]).unsqueeze(1),

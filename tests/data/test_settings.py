@@ -85,6 +85,11 @@ def test_what_cannot_be_is_refused(changes, complaint):
         ({"noise_mapping": {7: 10}}, "noise_mapping 7 → 10: class 10: expected 0 … 9"),
         ({"noise_mapping": {12: 1}}, "noise_mapping 12 → 1: class 12: expected 0 … 9"),
         ({"noise_mapping": {3: 3}}, "noise_mapping 3 → 3: expected another class"),
+        ({"noise_mapping": {"8": 1, 8: 2}}, "noise_mapping"),  # the same class twice
+        (
+            {"noise_mapping": {0: 1, 3: 8}, "noise_rate": [0.1] + [0.0] * 9},
+            "noise_mapping 3 → 8 has no effect: noise_rate of class 3 is 0; expected a positive one",
+        ),
         ({"noise_mapping": {}}, "noise_mapping is empty: expected at least one class"),
         ({"noise_mapping": {"seven": 1}}, "valid integer"),
         ({"noise_order": "before"}, "after-tail"),
@@ -178,3 +183,12 @@ def test_class_counts_are_those_of_the_profile():
 def test_checking_settings_does_not_wait_for_torch():
     check = "import sys, ltnb.data.settings; sys.exit(not {'torch', 'sklearn', 'numpy'}.isdisjoint(sys.modules))"
     subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_the_average_rate_is_that_of_the_classes_that_may_have_wrong_labels():
+    assert DatasetSettings(source="digits", imbalance=10).average_noise_rate == 0
+    assert DatasetSettings(**NOISY).average_noise_rate == 0.2
+    by_class = {"noise_mapping": {0: 1, 3: 8}, "noise_rate": [0.4, 0, 0, 0.2, 0, 0, 0, 0, 0, 0]}
+    assert DatasetSettings(**{**NOISY, **by_class}).average_noise_rate == pytest.approx(0.3)
+    symmetric = {"noise": "symmetric", "noise_mapping": None, "noise_rate": [0.1] * 5 + [0.3] * 5}
+    assert DatasetSettings(**{**NOISY, **symmetric}).average_noise_rate == pytest.approx(0.2)

@@ -58,3 +58,23 @@ def test_the_facts_of_mnist():
     assert facts.smallest_class == 5421
     assert int(source.labels[source.is_test].bincount().min()) == facts.smallest_test_class
     assert len(source.class_names) == facts.num_classes
+
+
+@pytest.mark.parametrize("damage", [b"", b"<html>no such file</html>", "cut", "longer"])
+@pytest.mark.parametrize("name", ["train-images-idx3", "t10k-labels-idx1"])
+def test_a_file_of_mnist_that_is_not_whole_is_named(tmp_path, name, damage):
+    write_mnist(tmp_path, train_per_class=2, test_per_class=1)
+    file = tmp_path / "MNIST" / "raw" / f"{name}-ubyte"
+    content = file.read_bytes()
+    file.write_bytes({"cut": content[:-1], "longer": content + b"0"}.get(damage, damage))
+    with pytest.raises(ValueError, match=f"{name}-ubyte is damaged"):
+        mnist(tmp_path)
+
+
+def test_images_and_labels_of_mnist_that_do_not_match_are_refused(tmp_path):
+    write_mnist(tmp_path, train_per_class=2, test_per_class=1)
+    write_mnist(tmp_path / "other", train_per_class=3, test_per_class=1)
+    name = "MNIST/raw/train-labels-idx1-ubyte"
+    (tmp_path / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    with pytest.raises(ValueError, match="20 images and 30 labels of train; expected as many"):
+        mnist(tmp_path)
