@@ -4,7 +4,7 @@ A grid is one experiment at several rates of wrong labels, or imbalance factors,
 ``presets/<name>.yaml``. `ltnb.ablations` looks at the rows of one data set.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,12 +52,16 @@ def read(name: str, project: Path) -> Grid:
     accuracy = preset_results.accuracy(name, preset, project)
     accuracy = accuracy[accuracy["group"] == "all"].drop(columns="group").rename(columns={"accuracy": "value"})
     measured = preset_results.measured(name, preset, project)
+    history = preset_results.history(name, preset, project)
     both = [frame for frame in (accuracy.assign(measure="accuracy"), measured) if len(frame)]
-    return Grid(
-        preset,
-        pd.concat(both, ignore_index=True)[list(measured)] if both else measured,
-        preset_results.history(name, preset, project),
-    )
+    if both:
+        measured = pd.concat(both, ignore_index=True)[list(measured)]
+    return Grid(preset, _in_order(measured, preset), _in_order(history, preset))
+
+
+def _in_order(frame: pd.DataFrame, preset: Params) -> pd.DataFrame:
+    places = {row: place for place, row in enumerate(preset.methods)}
+    return frame.sort_values("method", key=lambda rows: rows.map(places), kind="stable", ignore_index=True)
 
 
 def wrong_labels(settings: DatasetSettings) -> str:
@@ -103,19 +107,19 @@ def table(grid: Grid, *, rows: Sequence[str] | None = None, measure: str = "accu
     return readable.loc[wanted, columns].assign(n=[int(seeds[row]) for row in wanted])
 
 
-def gain_table(grid: Grid, pairs: Mapping[str, str], *, measure: str = "accuracy") -> pd.DataFrame:
-    """Paired differences in points with 95 % intervals: a line a pair (row → baseline), a column a data set."""
+def gain_table(grid: Grid, pairs: Sequence[tuple[str, str]], *, measure: str = "accuracy") -> pd.DataFrame:
+    """Paired differences in points with 95 % intervals: a line a pair (row, baseline), a column a data set."""
     lines = {
         f"{row} − {baseline}": {
             dataset: interval.text(scale=100) if interval else ""
             for dataset, interval in gains(grid, row, baseline, measure=measure).items()
         }
-        for row, baseline in pairs.items()
+        for row, baseline in pairs
     }
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def record_most(evidence: Evidence, claim: str, differences: Gains, *, always: str, data: str) -> str:
+def record_most(evidence: Evidence, claim: str, differences: Gains, *, always: Sequence[str], data: str) -> str:
     """Record what differences say about a claim of *most* settings, some of which it makes of *every* one.
 
     ``holds`` where more than half of the intervals lie above 0, and all of those about every setting; ``fails`` where
@@ -126,7 +130,7 @@ def record_most(evidence: Evidence, claim: str, differences: Gains, *, always: s
         evidence: the notebook's.
         claim: its key in ``claims.yaml``.
         differences: by label; a claim one of whose differences does not exist is left unchecked.
-        always: what the labels of those about every setting end with.
+        always: what the labels of those about every setting end with, one or another.
         data: a sentence that says what they were measured on.
     """
     found = {label: interval for label, interval in differences.items() if interval}
@@ -136,7 +140,7 @@ def record_most(evidence: Evidence, claim: str, differences: Gains, *, always: s
         )
     above = [label for label, interval in found.items() if interval.low > 0]
     below = [label for label, interval in found.items() if interval.high < 0]
-    of_every = {label: interval for label, interval in found.items() if label.endswith(always)}
+    of_every = {label: interval for label, interval in found.items() if label.endswith(tuple(always))}
     undecided = [label for label in of_every if label not in above]
     refuted = [label for label, interval in of_every.items() if interval.among(len(of_every)).high < 0]
     verdict: Verdict = "holds"
@@ -146,7 +150,8 @@ def record_most(evidence: Evidence, claim: str, differences: Gains, *, always: s
         verdict = "holds only under"
     detail = (
         f"Of {len(found)} differences {len(above)} lie above 0, {len(below)} below ({'; '.join(below) or 'none'}). "
-        f"Of the {len(of_every)} that end with {always.strip(': ')} {len(of_every) - len(undecided)} lie above 0"
+        f"Of the {len(of_every)} of {' and '.join(end.strip(': ') for end in always)} "
+        f"{len(of_every) - len(undecided)} lie above 0"
     )
     if undecided:
         detail += f", not: {'; '.join(f'{label} {found[label].text(scale=100)}' for label in undecided)}"

@@ -79,7 +79,7 @@ def test_a_table_has_a_line_a_row_a_column_a_data_set_and_the_seeds(grid: Grid) 
 
 
 def test_a_table_of_gains_says_points_and_intervals(grid: Grid) -> None:
-    table = grids.gain_table(grid, {"fnpal": "ce"})
+    table = grids.gain_table(grid, [("fnpal", "ce")])
     mean, low, high = (100 * value for value in grids.gains(grid, "fnpal", "ce")["wrong"][:3])
     assert table.loc["fnpal − ce", "wrong"] == f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
 
@@ -122,7 +122,7 @@ def test_a_claim_of_most_settings_and_of_every_one(
     evidence = Evidence("here")
     differences = {f"{i}: every": interval for i, interval in enumerate(of_every)}
     differences |= {f"{i}: other": interval for i, interval in enumerate(others)}
-    grids.record_most(evidence, "a-claim", differences, always=": every", data="Somewhere.")
+    grids.record_most(evidence, "a-claim", differences, always=[": every"], data="Somewhere.")
     (finding,) = evidence.findings
     assert finding.verdict == verdict
     assert f"Of 4 differences {[*of_every, *others].count(ABOVE)} lie above 0" in finding.detail
@@ -130,7 +130,7 @@ def test_a_claim_of_most_settings_and_of_every_one(
 
 def test_a_claim_with_a_missing_difference_is_left_unchecked() -> None:
     evidence = Evidence("here")
-    said = grids.record_most(evidence, "a-claim", {"a: x": ABOVE, "b: x": None}, always=": x", data="Somewhere.")
+    said = grids.record_most(evidence, "a-claim", {"a: x": ABOVE, "b: x": None}, always=[": x"], data="Somewhere.")
     assert "not yet checked" in said
     assert not evidence.findings
 

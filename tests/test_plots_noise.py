@@ -208,7 +208,7 @@ def test_all_cells_alike_still_have_a_colour_scale() -> None:
 
 @pytest.mark.parametrize("name", ["symmetric", "asymmetric", "scale", "imbalance"])
 def test_rows_of_a_preset_are_named_and_stand_apart(name: str) -> None:
-    """A loss and its FNPAL variant share a colour, and differ in stroke and marker."""
+    """A loss, with FNPAL and at another learning rate, has one colour, and strokes and markers that differ."""
     rows = list(params.load(PRESETS / f"digits-noise-{name}.yaml").methods)
     assert [row for row in rows if row not in STYLES | ROW_STYLES] == []
     styles = {row: method_style(row) for row in rows}
@@ -216,8 +216,8 @@ def test_rows_of_a_preset_are_named_and_stand_apart(name: str) -> None:
     assert len({(style.colour.lower(), style.stroke) for style in styles.values()}) == len(rows)
     for row, style in styles.items():
         of_colour = {other for other in rows if styles[other].colour.lower() == style.colour.lower()}
-        plain = row.removesuffix("-fnpal")
-        assert of_colour <= {plain, f"{plain}-fnpal"}
+        plain = row.removesuffix("-slow").removesuffix("-fnpal")
+        assert of_colour <= {plain, f"{plain}-fnpal", f"{plain}-slow"}
         assert len({styles[other].marker for other in of_colour}) == len(of_colour)
     assert to_hex(method_style("fnpal").colour) == "#882255"
 

@@ -71,6 +71,7 @@ PAIRED_STYLES = {
     "nce-rce": Style("NCE+RCE", "#D55E00", "P"),
     "nfl-rce": Style("NFL+RCE", "#332288", "h"),
 }
+SLOW = ("ce", "fnpal", "nce-mae", "nce-rce", "nfl-rce")  # rows that are there at a learning rate of 0.01 as well
 SCALES = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)  # s of the rows fnpn-s0_2 to fnpal-s12_8
 
 
@@ -96,7 +97,16 @@ def _of_scales(row: str, style: Style) -> dict[str, Style]:
     }
 
 
+def _slow(styles: Mapping[str, Style]) -> dict[str, Style]:
+    """Each row at a tenth of the protocol's learning rate in the same colour, dotted."""
+    return {
+        f"{row}-slow": styles[row]._replace(label=f"{styles[row].label}, rate 0.01", marker="*", stroke=":")
+        for row in SLOW
+    }
+
+
 ROW_STYLES |= _with_fnpal(PAIRED_STYLES) | _of_scales("fnpn", ROW_STYLES["fnpn"]) | _of_scales("fnpal", STYLES["fnpal"])
+ROW_STYLES |= _slow(STYLES | ROW_STYLES)
 
 
 def method_style(method: str) -> Style:
