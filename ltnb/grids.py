@@ -120,17 +120,17 @@ def gain_table(grid: Grid, pairs: Sequence[tuple[str, str]], *, measure: str = "
 
 
 def record_most(evidence: Evidence, claim: str, differences: Gains, *, always: Sequence[str], data: str) -> str:
-    """Record what differences say about a claim of *most* settings, some of which it makes of *every* one.
+    """Record what differences say about a claim of *most* settings of several comparisons, and of *every* one of some.
 
-    ``holds`` where more than half of the intervals lie above 0, and all of those about every setting; ``fails`` where
-    not more than half do, or one of those about every setting lies below 0, as wide as so many have to be for one of
-    them to say so; ``holds only under`` where most do and the others cannot tell.
+    The label of a difference is ``setting: comparison``. A comparison does as claimed where more than half of its
+    intervals lie above 0, and one of ``always`` where all do. The claim ``holds`` where every comparison does as
+    claimed, ``holds only under`` those that do, and ``fails`` where none does.
 
     Args:
         evidence: the notebook's.
         claim: its key in ``claims.yaml``.
         differences: by label; a claim one of whose differences does not exist is left unchecked.
-        always: what the labels of those about every setting end with, one or another.
+        always: comparisons that are claimed of every setting.
         data: a sentence that says what they were measured on.
     """
     found = {label: interval for label, interval in differences.items() if interval}
@@ -138,24 +138,19 @@ def record_most(evidence: Evidence, claim: str, differences: Gains, *, always: S
         return (
             f"{claim}: not yet checked, for lack of {len(differences) - len(found)} of {len(differences)} differences"
         )
-    above = [label for label, interval in found.items() if interval.low > 0]
-    below = [label for label, interval in found.items() if interval.high < 0]
-    of_every = {label: interval for label, interval in found.items() if label.endswith(tuple(always))}
-    undecided = [label for label in of_every if label not in above]
-    refuted = [label for label, interval in of_every.items() if interval.among(len(of_every)).high < 0]
-    verdict: Verdict = "holds"
-    if len(above) <= len(found) / 2 or refuted:
-        verdict = "fails"
-    elif undecided:
-        verdict = "holds only under"
-    detail = (
-        f"Of {len(found)} differences {len(above)} lie above 0, {len(below)} below ({'; '.join(below) or 'none'}). "
-        f"Of the {len(of_every)} of {' and '.join(end.strip(': ') for end in always)} "
-        f"{len(of_every) - len(undecided)} lie above 0"
-    )
-    if undecided:
-        detail += f", not: {'; '.join(f'{label} {found[label].text(scale=100)}' for label in undecided)}"
-    detail += f". {data}"
+    comparisons: dict[str, list[Interval]] = {}
+    for label, interval in found.items():
+        comparisons.setdefault(label.rpartition(": ")[2], []).append(interval)
+    as_claimed, counts = [], []
+    for comparison, intervals in comparisons.items():
+        above, below = sum(i.low > 0 for i in intervals), sum(i.high < 0 for i in intervals)
+        if above == len(intervals) or (comparison not in always and above > len(intervals) / 2):
+            as_claimed.append(comparison)
+        counts.append(f"{comparison}: {above} above 0 and {below} below, of {len(intervals)}")
+    verdict: Verdict = "fails"
+    if as_claimed:
+        verdict = "holds" if len(as_claimed) == len(comparisons) else "holds only under"
+    detail = f"For {'; '.join(as_claimed) or 'none'}. Settings: {'; '.join(counts)}. {data}"
     evidence.record(claim, verdict, kind="trained", detail=detail)
     return f"{claim}: {verdict}. {detail}"
 

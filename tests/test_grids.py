@@ -107,30 +107,30 @@ ABOVE, BELOW, UNDECIDED = Interval(1, 0.5, 1.5, 10), Interval(-1, -1.5, -0.5, 10
 
 
 @pytest.mark.parametrize(
-    ("of_every", "others", "verdict"),
+    ("of_every", "of_most", "verdict"),
     [
-        ([ABOVE, ABOVE], [ABOVE, UNDECIDED], "holds"),
-        ([ABOVE, ABOVE], [ABOVE, BELOW], "holds"),
-        ([ABOVE, UNDECIDED], [ABOVE, ABOVE], "holds only under"),
-        ([ABOVE, BELOW], [ABOVE, ABOVE], "fails"),
-        ([ABOVE, ABOVE], [BELOW, UNDECIDED], "fails"),  # half of them is not most
+        ([ABOVE, ABOVE], [ABOVE, ABOVE, UNDECIDED], "holds"),
+        ([ABOVE, ABOVE], [ABOVE, ABOVE, BELOW], "holds"),
+        ([ABOVE, UNDECIDED], [ABOVE, ABOVE, ABOVE], "holds only under"),
+        ([ABOVE, ABOVE], [ABOVE, BELOW], "holds only under"),  # half of them is not most
+        ([ABOVE, BELOW], [UNDECIDED], "fails"),
     ],
 )
 def test_a_claim_of_most_settings_and_of_every_one(
-    of_every: list[Interval], others: list[Interval], verdict: str
+    of_every: list[Interval], of_most: list[Interval], verdict: str
 ) -> None:
     evidence = Evidence("here")
     differences = {f"{i}: every": interval for i, interval in enumerate(of_every)}
-    differences |= {f"{i}: other": interval for i, interval in enumerate(others)}
-    grids.record_most(evidence, "a-claim", differences, always=[": every"], data="Somewhere.")
+    differences |= {f"{i}: most": interval for i, interval in enumerate(of_most)}
+    grids.record_most(evidence, "a-claim", differences, always=["every"], data="Somewhere.")
     (finding,) = evidence.findings
     assert finding.verdict == verdict
-    assert f"Of 4 differences {[*of_every, *others].count(ABOVE)} lie above 0" in finding.detail
+    assert f"every: {of_every.count(ABOVE)} above 0 and {of_every.count(BELOW)} below, of 2" in finding.detail
 
 
 def test_a_claim_with_a_missing_difference_is_left_unchecked() -> None:
     evidence = Evidence("here")
-    said = grids.record_most(evidence, "a-claim", {"a: x": ABOVE, "b: x": None}, always=[": x"], data="Somewhere.")
+    said = grids.record_most(evidence, "a-claim", {"a: x": ABOVE, "b: x": None}, always=["x"], data="Somewhere.")
     assert "not yet checked" in said
     assert not evidence.findings
 
