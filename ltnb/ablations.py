@@ -38,10 +38,9 @@ class Interval(NamedTuple):
     @classmethod
     def of(cls, values: Sequence[float] | pd.Series) -> "Interval":
         """Mean and 95 % interval of Student's t of independent values, such as a seed's each."""
-        frame = pd.Series(values, dtype=float).dropna()
-        n = len(frame)
-        margin = float(special.stdtrit(n - 1, 0.975) * frame.std() / math.sqrt(n)) if n > 1 else math.nan
-        mean = float(frame.mean())
+        there = pd.Series(values, dtype=float).dropna()
+        mean, n = float(there.mean()), len(there)
+        margin = float(tables.interval_margin(there.std(), n, 0.95))
         return cls(mean, mean - margin, mean + margin, n)
 
     def shifted(self, by: float) -> "Interval":

@@ -22,7 +22,7 @@ from ltnb.methods.settings import ANCHORED
 from ltnb.methods.stages import Stage
 from ltnb.params import TrainingSettings
 from ltnb.runs import Run
-from ltnb.tables import SPLITS
+from ltnb.tables import SPLITS, by_run
 from ltnb.training import learning_rate
 
 IMBALANCE = 100  # of the long tail that balanced data is the control of
@@ -59,13 +59,7 @@ def measures(runs: Iterable[Run]) -> pd.DataFrame:
 
     What does not exist is absent: separability of pairs without two such classes, or an epoch that never came.
     """
-    rows = [
-        {"method": run.method, "seed": run.seed, "measure": measure, "value": value}
-        for run in runs
-        for measure, value in _measures(run)
-        if not math.isnan(value)
-    ]
-    return pd.DataFrame(rows, columns=["method", "seed", "measure", "value"])
+    return by_run(runs, _measures)
 
 
 def tail_classes(class_counts: Sequence[int]) -> Tensor:

@@ -96,23 +96,23 @@ def drop_difference(grid: Grid, row: str, baseline: str, *, from_dataset: str, t
     return ablations.difference(kept, row, baseline, value="kept")
 
 
-def table(grid: Grid, *, rows: Sequence[str] | None = None, measure: str = "accuracy") -> pd.DataFrame:
+def table(grid: Grid, *, measure: str = "accuracy") -> pd.DataFrame:
     """A measure in per cent, mean ± sd over seeds, and their number: a line a row, a column a data set."""
     frame = grid.of(measure)
-    wanted = [row for row in rows or grid.preset.methods if row in set(frame["method"])]
-    summary = tables.summarise(frame[frame["method"].isin(wanted)], ["method", "dataset"], measure)
+    wanted = [row for row in grid.preset.methods if row in set(frame["method"])]
+    summary = tables.summarise(frame, ["method", "dataset"], measure)
     readable = tables.readable(summary, rows="method", columns="dataset", scale=100, digits=1)
     columns = [dataset for dataset in grid.preset.datasets if dataset in readable]
     seeds = frame.groupby("method")["seed"].nunique()
     return readable.loc[wanted, columns].assign(n=[int(seeds[row]) for row in wanted])
 
 
-def gain_table(grid: Grid, pairs: Sequence[tuple[str, str]], *, measure: str = "accuracy") -> pd.DataFrame:
+def gain_table(grid: Grid, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
     """Paired differences in points with 95 % intervals: a line a pair (row, baseline), a column a data set."""
     lines = {
         f"{row} − {baseline}": {
             dataset: interval.text(scale=100) if interval else ""
-            for dataset, interval in gains(grid, row, baseline, measure=measure).items()
+            for dataset, interval in gains(grid, row, baseline).items()
         }
         for row, baseline in pairs
     }

@@ -5,7 +5,6 @@ labels, x the image's feature, w_k the classifier's vector of class k, of K, and
 and T is the identity.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 
 import pandas as pd
@@ -18,6 +17,7 @@ from ltnb.balance import deciding_bias, deciding_weight
 from ltnb.data.settings import DatasetSettings
 from ltnb.methods.settings import NORMALISED_FEATURES
 from ltnb.runs import Run
+from ltnb.tables import by_run
 from ltnb.theory.anchored_prototypes import (
     lipschitz_constant,
     margin_loss_bound,
@@ -49,19 +49,14 @@ def measures(runs: Iterable[Run]) -> pd.DataFrame:
 
     - ``risk_clean_train`` and ``risk_clean_test``: R = 1/N Σ ℓ_y(x).
     - ``risk_given_train`` = 1/N Σ ℓ_ỹ(x), of the labels as they came about.
-    - ``risk_noisy_train`` and ``risk_noisy_test``: R^η = 1/N Σ_i Σ_j T_{y_i j} ℓ_j(x_i), of labels as they may fall.
-    - ``risk_excess`` = ``risk_clean_train`` − log(1 + (K−1) e^{−Ks/(K−1)}): over the least there is, where features are
-      normalised and prototypes anchored at a regular simplex (FNPAL).
+    - ``risk_noisy_train`` and ``risk_noisy_test``: PAL's noisy risk R^η = 1/N Σ_i Σ_j T_{y_i j} ℓ_j(x_i), of
+      labels as they may fall.
+    - ``risk_excess`` = ``risk_clean_train`` − log(1 + (K−1) e^{−Ks/(K−1)}): over the least there is (Theorem 4.1),
+      where features are normalised and prototypes anchored at a regular simplex (FNPAL).
 
     What does not exist is absent: ``memorised`` where no label is wrong, ``train_accuracy_clean`` without noise.
     """
-    rows = [
-        {"method": run.method, "seed": run.seed, "measure": measure, "value": value}
-        for run in runs
-        for measure, value in _measures(run)
-        if not math.isnan(value)
-    ]
-    return pd.DataFrame(rows, columns=["method", "seed", "measure", "value"])
+    return by_run(runs, _measures)
 
 
 def risk_bound(num_classes: int, noise_rate: float, scale: float) -> float:

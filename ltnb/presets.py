@@ -96,7 +96,10 @@ def _shortened(settings: RunSettings) -> RunSettings:
 def _trained(settings: RunSettings, folder: Path, project: Path) -> Run:
     # Prepared beside the run, by the preset's own settings: params.yaml may call other data by this name.
     prepared = folder.parents[2] / ".data" / settings.dataset_name
-    prepare(settings.dataset_name, settings.dataset, prepared, project)
+    try:
+        prepare(settings.dataset_name, settings.dataset, prepared, project)
+    except ValueError as error:
+        raise ParamsError(f"data set {settings.dataset_name} of the preset: {error}") from error
     data = load_dataset(prepared)
     if (folder / "metrics.json").is_file():
         earlier = read(folder)

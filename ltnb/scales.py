@@ -3,6 +3,7 @@
 A sweep is a `ltnb.grids.Grid` whose rows are called ``<classifier>-s<scale>`` and whose data sets have symmetric noise.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -31,7 +32,9 @@ def noise_rates(grid: Grid) -> dict[str, float]:
 
 def by_scale(grid: Grid, classifier: str) -> dict[float, str]:
     """The rows of a classifier (``fnpn``, ``fnpal``) by their scale, from the smallest on."""
-    rows = {row: settings for row, settings in grid.preset.methods.items() if row.partition("-s")[0] == classifier}
+    rows = {
+        row: settings for row, settings in grid.preset.methods.items() if re.fullmatch(rf"{classifier}-s[\d_]+", row)
+    }
     scales = {settings.classifier_scale: row for row, settings in rows.items()}
     return {scale: scales[scale] for scale in sorted(s for s in scales if s != "noise-aware")}
 

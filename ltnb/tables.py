@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -92,6 +93,17 @@ def confusion(run: Run) -> np.ndarray:
     return matrix
 
 
+def by_run(runs: Iterable[Run], numbers: Callable[[Run], Iterable[tuple[str, float]]]) -> pd.DataFrame:
+    """Columns method, seed, measure, value: a row for each number of a run that exists, in the order of the runs."""
+    rows = [
+        {"method": run.method, "seed": run.seed, "measure": measure, "value": value}
+        for run in runs
+        for measure, value in numbers(run)
+        if not np.isnan(value)
+    ]
+    return pd.DataFrame(rows, columns=["method", "seed", "measure", "value"])
+
+
 def summarise(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
     """Mean, sample standard deviation (n − 1) and n of a column over the rows that share the columns `by`.
 
@@ -148,9 +160,14 @@ def paired_differences(frame: pd.DataFrame, *, baseline: str, confidence: float 
             raise ValueError(f"frame must have a seed that {method!r} and {baseline!r} both ran with, found none")
     paired["difference"] = paired["accuracy"] - paired["accuracy_baseline"]
     table = summarise(paired, ["method", "group"], "difference").rename(columns={"mean": "difference"})
-    margin = special.stdtrit(table["n"] - 1, (1 + confidence) / 2) * table["sd"] / np.sqrt(table["n"])
+    margin = interval_margin(table["sd"], table["n"], confidence)
     table = table.assign(baseline=baseline, low=table["difference"] - margin, high=table["difference"] + margin)
     return table[["method", "baseline", "group", "difference", "low", "high", "n"]]
+
+
+def interval_margin(sd: pd.Series | float, n: pd.Series | int, confidence: float) -> Any:
+    """t · s / √n, half the width of Student's interval of a mean; missing where the deviation is."""
+    return special.stdtrit(n - 1, (1 + confidence) / 2) * sd / np.sqrt(n)
 
 
 def pairwise_differences(frame: pd.DataFrame) -> pd.DataFrame:

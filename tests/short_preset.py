@@ -1,5 +1,7 @@
 """Presets that are run within seconds."""
 
+from pathlib import Path
+
 PRESET = """\
 datasets:
   digits-if100: {source: digits, imbalance: 100}
@@ -22,3 +24,10 @@ methods:
 seeds: [0, 1]
 training: {epochs: 3, warmup_epochs: 0, evaluate_every: 2}
 """
+
+
+def write_project(folder: Path, name: str, preset: str) -> None:
+    """Make a project of one preset, which is its experiment, too."""
+    (folder / "presets").mkdir(exist_ok=True)
+    for file in ("params.yaml", f"presets/{name}.yaml"):
+        (folder / file).write_text(preset, encoding="utf-8")

@@ -153,9 +153,9 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize(("name", "encoder"), [*((name, "resnet8") for name in GRADIENTS), ("linear", "cnn4")])
 def test_what_vectors_received_is_what_every_step_gave(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, encoder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step's gradient written down, and the optimiser's rule applied to vectors that start at 0."""
     steps: list[Tensor] = []
@@ -168,9 +168,9 @@ def test_what_vectors_received_is_what_every_step_gave(
         original(method)
 
     monkeypatch.setattr(Method, "after_step", after_step)
-    settings = settings_of(GRADIENTS[name], weight_decay=0.02)
+    settings = settings_of(GRADIENTS[name], weight_decay=0.02, encoder=encoder)
     run = train(settings, bars(), tmp_path)
-    (stage,) = Method(settings.method, "resnet8", 1, COUNTS).stages(Stage("everything", 4, 0.1, 1, 0.02))
+    (stage,) = Method(settings.method, encoder, 1, COUNTS).stages(Stage("everything", 4, 0.1, 1, 0.02))
     position, velocity = torch.zeros_like(steps[0]), torch.zeros_like(steps[0])
     for number, gradient in enumerate(steps):
         velocity = settings.training.momentum * velocity + gradient + stage.weight_decay * position

@@ -75,7 +75,7 @@ def test_a_table_has_a_line_a_row_a_column_a_data_set_and_the_seeds(grid: Grid) 
     table = grids.table(grid)
     assert list(table.columns) == ["clean", "wrong", "n"]
     assert table.loc["ce"].tolist() == ["92.0 ± 2.0", "63.0 ± 3.6", 3]
-    assert list(grids.table(grid, rows=["fnpal"]).index) == ["fnpal"]
+    assert list(grids.table(grid, measure="memorised").columns) == ["wrong", "n"]
 
 
 def test_a_table_of_gains_says_points_and_intervals(grid: Grid) -> None:

@@ -216,6 +216,17 @@ def test_confusion_maps_show_shares_of_the_true_class() -> None:
     assert [text.get_text() for text in ax.texts] == ["75", "25", "0", "100"]
 
 
+def test_transition_maps_show_probabilities_in_per_cent() -> None:
+    matrix = np.array([[0.75, 0.25], [0.0, 1.0]])
+    figure = plots.transition_maps({"wanted": matrix, "realised": matrix.T}, [5, 10], ["x", "y"], title="t")
+    wanted, realised = (ax for ax in figure.axes if ax.images)
+    np.testing.assert_array_equal(wanted.images[0].get_array(), [[100, 0], [25, 75]])  # the larger class first
+    np.testing.assert_array_equal(realised.images[0].get_array(), [[100, 25], [0, 75]])
+    assert [text.get_text() for text in wanted.texts] == ["100", "0", "25", "75"]
+    assert figure.get_supxlabel().startswith("given label")
+    assert figure.get_supylabel().startswith("true class")
+
+
 # Curves
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ltnb import params
-from ltnb.plots import accuracy_over_rate, accuracy_over_scale, heat_maps, method_style, over_epochs, transition_maps
+from ltnb.plots import accuracy_over_rate, accuracy_over_scale, heat_maps, method_style, over_epochs
 from ltnb.plots.theme import ROW_STYLES, STYLES
 
 PRESETS = Path(__file__).parents[1] / "presets"
@@ -226,13 +226,3 @@ def test_a_scale_in_a_key_is_in_its_name() -> None:
     assert method_style("fnpn-s0_2").label == "FNPN, s = 0.2"
     assert method_style("fnpal-s12_8").label == "FNPAL, s = 12.8"
     assert method_style("fnpal-s12_8").marker == method_style("fnpal").marker
-
-
-def test_transitions_are_written_into_their_cells_and_other_cells_stay_empty() -> None:
-    matrix = np.array([[0.75, 0.25], [0.0, 1.0]])
-    figure = transition_maps({"wanted": matrix, "realised": matrix.T}, ["cat", "dog"], title="t")
-    first, second = figure.axes
-    assert [text.get_text() for text in first.texts] == ["75", "25", "100"]
-    assert [text.get_text() for text in second.texts] == ["75", "25", "100"]
-    assert [label.get_text() for label in first.get_yticklabels()] == ["cat", "dog"]
-    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("given label", "true class")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from short_preset import NOISY_PRESET, PRESET
+from short_preset import NOISY_PRESET, PRESET, write_project
 
 from ltnb import balance, files, noisy_labels, preset_results, presets
 from ltnb.params import Params
@@ -24,9 +24,7 @@ NAME = "digits-pal"
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     folder = tmp_path_factory.mktemp("project")
-    (folder / "presets").mkdir()
-    for name in ("params.yaml", f"presets/{NAME}.yaml"):
-        (folder / name).write_text(PRESET, encoding="utf-8")
+    write_project(folder, NAME, PRESET)
     return presets.runs(Workspace(folder, folder), NAME, presets.load(NAME, folder), ["ce", "pal"], [0, 1])
 
 
@@ -171,9 +169,7 @@ DATASETS = ["clean", "symmetric-40"]
 def noisy(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """Both rows with one seed on a clean and on a noisy data set, trained."""
     folder = tmp_path_factory.mktemp("noisy")
-    (folder / "presets").mkdir()
-    for name in ("params.yaml", f"presets/{NOISY_NAME}.yaml"):
-        (folder / name).write_text(NOISY_PRESET, encoding="utf-8")
+    write_project(folder, NOISY_NAME, NOISY_PRESET)
     preset = presets.load(NOISY_NAME, folder)
     return presets.runs(Workspace(folder, folder), NOISY_NAME, preset, ["ce", "pal"], [0])
 

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from short_preset import NOISY_PRESET, PRESET
+from short_preset import NOISY_PRESET, PRESET, write_project
 
 from ltnb import preset_results, presets
 from ltnb.params import ParamsError
@@ -16,9 +16,7 @@ from ltnb.workspace import Workspace
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project in whose scratch/ both rows have run, by hand."""
     folder = tmp_path_factory.mktemp("project")
-    (folder / "presets").mkdir()
-    for name in ("params.yaml", "presets/digits-pal.yaml"):
-        (folder / name).write_text(PRESET, encoding="utf-8")
+    write_project(folder, "digits-pal", PRESET)
     presets.runs(
         Workspace(folder, folder / "scratch"), "digits-pal", presets.load("digits-pal", folder), ["ce", "pal"], [0]
     )
@@ -130,3 +128,12 @@ def test_what_a_preset_lacks_is_said_before_anything_runs(
     with pytest.raises(ParamsError, match=said):
         presets.main(arguments)
     assert not (noisy.project / "build").exists()
+
+
+def test_data_that_cannot_be_prepared_is_named(place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = "largest: 10, noise: asymmetric, noise_order: before-tail, noise_rate: 0.99, noise_mapping: {0: 1}"
+    text = PRESET.replace("imbalance: 100}", f"imbalance: 1, {noise}}}")
+    (place.project / "presets" / "digits-pal.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(place.project)
+    with pytest.raises(ParamsError, match=r"data set digits-if100 of the preset: .*noise before the tail leaves"):
+        presets.main(["digits-pal", "--rows", "ce", "--seeds", "0"])

@@ -20,6 +20,7 @@ methods:
   fnpal-s10: {system: fnpal, classifier_scale: 10}
   fnpal-s0_5: {system: fnpal, classifier_scale: 0.5}
   fnpal-s2: {system: fnpal, classifier_scale: 2}
+  fnpal-slow: {system: fnpal, classifier_scale: 7}
   fnpn-s2: {system: fnpal, classifier: cosine, classifier_scale: 2}
 seeds: [0, 1]
 training: {encoder: resnet8, epochs: 2, warmup_epochs: 0, batch_size: 32, learning_rate: 0.1, weight_decay: 1e-3}

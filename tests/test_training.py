@@ -1,5 +1,6 @@
 """The loop: budget and batches, resuming after a kill, non-finite losses, and what a run leaves behind."""
 
+import ast
 import dataclasses
 import json
 import math
@@ -276,6 +277,22 @@ def test_the_pipeline_retrains_when_the_fingerprint_changes() -> None:
     pipeline = YAML(typ="safe").load(Path(__file__).parents[1] / "dvc.yaml")
     dependencies = {name for name in pipeline["stages"]["train"]["deps"] if name.startswith("ltnb/")}
     assert dependencies == {f"ltnb/{entry}" for entry in training.CODE}
+
+
+@pytest.mark.parametrize(
+    ("stage", "notebook"), [*(("papers", name) for name in ("bcl", "featrecon", "bce3s", "pal")), ("noise", "noise")]
+)
+def test_the_papers_stages_depend_on_all_that_their_notebooks_load(stage: str, notebook: str) -> None:
+    project = Path(__file__).parents[1]
+    cells = json.loads((project / "notebooks" / "experiments" / f"{notebook}.ipynb").read_text())["cells"]
+    source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    imports = [ast.unparse(line) for line in ast.parse(source).body if isinstance(line, ast.Import | ast.ImportFrom)]
+    code = "\n".join([*imports, "import sys; print(*[m for m in sys.modules if m.startswith('ltnb.')])"])
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    definition = YAML(typ="safe").load(project / "dvc.yaml")["stages"][stage]
+    dependencies = definition.get("do", definition)["deps"]
+    covered = {name.removeprefix("ltnb/").removesuffix(".py") for name in dependencies if name.startswith("ltnb/")}
+    assert {module.split(".")[1] for module in loaded} - covered == set()
 
 
 def test_reading_an_unfinished_run(dataset: Dataset, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from ltnb.plots.curves import (
     training_curves,
 )
 from ltnb.plots.headline import headline
-from ltnb.plots.matrices import angle_maps, confusion_maps
-from ltnb.plots.noise import accuracy_over_rate, accuracy_over_scale, heat_maps, over_epochs, transition_maps
+from ltnb.plots.matrices import angle_maps, confusion_maps, transition_maps
+from ltnb.plots.noise import accuracy_over_rate, accuracy_over_scale, heat_maps, over_epochs
 from ltnb.plots.optima import cosines_beside_optimum, loss_over_bounds
 from ltnb.plots.plane import Plane, decision_planes, decision_spheres
 from ltnb.plots.sphere import SphereView, aligned, sphere_and_map, sphere_view, spheres

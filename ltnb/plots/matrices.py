@@ -68,6 +68,31 @@ def confusion_maps(
     return figure
 
 
+def transition_maps(
+    transitions: Mapping[str, Array], class_counts: Sequence[int], class_names: Sequence[str], *, title: str
+) -> Figure:
+    """Share of each class's training images, in per cent, that were given each label; rows add up to 100.
+
+    Args:
+        transitions: (K, K) probabilities or shares under the title of each heat map, rows the true class.
+        class_counts: (K,) training images of each class.
+        class_names: (K,) names.
+        title: of the figure.
+    """
+    figure = _matrices(
+        {name: 100 * shares for name, shares in transitions.items()},
+        class_counts,
+        class_names,
+        norm=Normalize(0, 100),
+        colours=plt.get_cmap("Blues"),
+        legend="share of the class's training images [%]",
+        title=title,
+    )
+    figure.supxlabel("given label (training images of that class)", fontsize=13)
+    figure.supylabel("true class (training images)", fontsize=13)
+    return figure
+
+
 def _matrices(
     matrices: Mapping[str, Array],
     class_counts: Sequence[int],

@@ -1,6 +1,6 @@
 """What wrong labels do: accuracy against the scale, the epoch and the rate of wrong labels, and with a long tail."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal
 
 import matplotlib as mpl
@@ -172,46 +172,6 @@ def heat_maps(accuracy: pd.DataFrame, *, title: str) -> Figure:
     bar = figure.colorbar(ScalarMappable(norm, colours), ax=shown, location="right", aspect=30)
     bar.set_label("test accuracy [%]")
     bar.outline.set_visible(False)
-    return figure
-
-
-def transition_maps(
-    transitions: Mapping[str, NDArray[np.float64]], class_names: Sequence[str], *, title: str
-) -> Figure:
-    """Which label the images of each class were given, in per cent: a matrix each; rows add up to 100.
-
-    Args:
-        transitions: (K, K) probabilities or shares under the title of each map, rows the true class.
-        class_names: (K,) names.
-        title: of the figure.
-    """
-    columns = min(len(transitions), 2)
-    lines = -(-len(transitions) // columns)
-    figure, axes = plt.subplots(
-        lines,
-        columns,
-        figsize=(4.6 * columns, 4.2 * lines + 0.6),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        layout="constrained",
-    )
-    norm, colours, places = Normalize(0, 100), plt.get_cmap("Blues"), range(len(class_names))
-    for ax, (name, matrix) in zip(axes.flat, transitions.items(), strict=False):
-        ax.imshow(100 * matrix, norm=norm, cmap=colours)
-        for (row, column), share in np.ndenumerate(100 * matrix):
-            if len(class_names) <= 12 and share > 0:
-                ink = ink_on(colours(norm(share)))
-                ax.text(column, row, f"{share:.0f}", ha="center", va="center", fontsize=10, color=ink)
-        ax.set(title=name, xticks=places, yticks=places)
-        ax.set_xticklabels(class_names)
-        ax.set_yticklabels(class_names)
-        ax.grid(visible=False)
-    for ax in axes.flat[len(transitions) :]:
-        ax.remove()
-    figure.supxlabel("given label")
-    figure.supylabel("true class")
-    figure.suptitle(title)
     return figure
 
 
