@@ -18,7 +18,7 @@ from ltnb import geometry, trained_supports
 from ltnb.data.long_tail import class_groups
 from ltnb.methods import MethodSettings
 from ltnb.methods.assembly import Method
-from ltnb.methods.settings import ANCHORED
+from ltnb.methods.slots import ANCHORED
 from ltnb.methods.stages import Stage
 from ltnb.params import TrainingSettings
 from ltnb.runs import Run

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from ltnb import geometry
 from ltnb.balance import deciding_bias, deciding_weight
 from ltnb.data.settings import DatasetSettings
-from ltnb.methods.settings import NORMALISED_FEATURES
+from ltnb.methods.slots import NORMALISED_FEATURES
 from ltnb.runs import Run
 from ltnb.tables import by_run
 from ltnb.theory.anchored_prototypes import (

@@ -9,7 +9,8 @@ from torch import Generator
 from ltnb.data.views import draw
 from ltnb.methods import System
 from ltnb.methods.assembly import Method
-from ltnb.methods.settings import REQUIRED, Classification, MethodSettings, View
+from ltnb.methods.settings import MethodSettings
+from ltnb.methods.slots import REQUIRED, Classification, ClassWeighting, Contrast, Correction, SecondStage, View
 
 COUNTS = [14, 6, 3, 1]  # all of them in one batch
 SYSTEMS: tuple[type[MethodSettings], ...] = get_args(System)
@@ -20,7 +21,9 @@ CHOICES: dict[str, list[Any]] = {
     "classified_views": ["first", "all"],
     "last_relu": [True, False],
     "feature_dim": [None, 2, 3],
-    "classifier": ["linear", "cosine", "normalised", "anchored", "anchored-cosine"],
+    "feature_norm": [True, False],
+    "sampler": ["instance", "class-balanced"],
+    "classifier": ["linear", "cosine", "normalised", "anchored", "anchored-cosine", "rotated"],
     "classifier_scale": [0.1, 16.0, "noise-aware"],
     "anchors": ["simplex", "optimised"],
     "classification": list(get_args(Classification)),
@@ -34,7 +37,9 @@ CHOICES: dict[str, list[Any]] = {
     "gce_q": [0.01, 0.7, 1.0],
     "active_weight": [0.0, 1.0, 10.0],
     "passive_weight": [0.0, 0.1, 10.0],
-    "contrast": ["none", "supervised", "balanced", "binary", "cross-entropy", "mse"],
+    "class_weighting": list(get_args(ClassWeighting)),
+    "weighting_start": [0.01, 0.5, 0.99],
+    "contrast": list(get_args(Contrast)),
     "contrast_weight": [0.0, 0.6],
     "temperature": [0.001, 0.1, 10.0],
     "head_temperature": [None, 0.1, 20.0],
@@ -46,6 +51,12 @@ CHOICES: dict[str, list[Any]] = {
     "complement": [True, False],
     "prototypes": ["classifier", "ema", "learnable", "anchored"],
     "prototype_momentum": [0.0, 0.9],
+    "key_momentum": [0.0, 0.9],
+    "queue_size": [1, 7, 100],
+    "num_positives": [0, 2, 100],
+    "target_weight": [0.0, 0.2],
+    "sample_weight": [0.0, 0.05],
+    "own_weight": [0.0, 0.1, 1.0],
     "spread": ["none", "binary", "cross-entropy", "mse"],
     "spread_weight": [0.0, 1.0],
     "synthesis": ["none", "up-sampling", "supports"],
@@ -60,11 +71,15 @@ CHOICES: dict[str, list[Any]] = {
     "nearest_heads": [1, 2],
     "head_mix": [0.0, 0.5, 1.0],
     "head_weights": ["corrected", "printed"],
-    "second_stage": ["none", "rebalance", "retrain"],
+    "second_stage": list(get_args(SecondStage)),
     "second_stage_epochs": [1, 3],
     "second_stage_learning_rate": [0.01],
     "class_balance": [0.0, 0.9999],
+    "smoothing_head": [0.0, 0.4],
+    "smoothing_tail": [0.0, 0.1],
     "max_norm": [None, 0.1],
+    "correction": list(get_args(Correction)),
+    "correction_strength": [0.5, 2.0],
     "learning_rate": [None, 0.01],
     "weight_decay": [None, 0.0],
     "snapshots": [0, 2],

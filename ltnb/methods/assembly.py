@@ -8,12 +8,16 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from ltnb import losses
 from ltnb.methods.classification import SPREADS, Classification, Classifier, classifier
-from ltnb.methods.contrast import contrast
+from ltnb.methods.contrasts import contrast
 from ltnb.methods.settings import MethodSettings
+from ltnb.methods.slots import MIXED_VIEWS, MOMENTUM_CONTRASTS
 from ltnb.methods.stages import Stage
 from ltnb.models.constraints import max_norm_
+from ltnb.models.corrections import adjusted_logits, tau_normalised
 from ltnb.models.encoders import encoder
+from ltnb.models.heads import RescaledClassifier
 
 
 class Embedding(NamedTuple):
@@ -35,7 +39,10 @@ class Method(nn.Module):
     term the classifier's vectors alone. A second stage, where there is one, trains a classifier on the frozen encoder.
     """
 
+    class_counts: Tensor
     class_weights: Tensor
+    smoothing: Tensor
+    weights_count: Tensor
 
     def __init__(
         self,
@@ -61,24 +68,36 @@ class Method(nn.Module):
         super().__init__()
         self.settings = settings
         self.encoder = encoder(
-            encoder_name, in_channels, last_relu=settings.last_relu, feature_dim=settings.feature_dim
+            encoder_name,
+            in_channels,
+            last_relu=settings.last_relu,
+            feature_dim=settings.feature_dim,
+            feature_norm=settings.feature_norm,
         )
         num_classes, feature_dim = len(class_counts), self.encoder.feature_dim
         settings.check_classes(class_counts, feature_dim)
         self.first_classifier = classifier(settings, feature_dim, num_classes, noise_rate)
         self.classification = Classification(settings, class_counts)
-        self.contrast = contrast(settings, feature_dim, class_counts)
-        self.second_classifier = nn.Linear(feature_dim, num_classes) if settings.second_stage == "retrain" else None
-        self.register_buffer(
-            "class_weights",
-            class_balanced_weights(torch.tensor(class_counts), settings.class_balance),
-            persistent=False,
-        )
+        self.contrast = contrast(settings, self.encoder, class_counts)
+        self.second_classifier: nn.Linear | RescaledClassifier | None = None
+        if settings.second_stage == "retrain":
+            self.second_classifier = nn.Linear(feature_dim, num_classes)
+        elif settings.second_stage == "rescale":
+            self.second_classifier = RescaledClassifier(feature_dim, num_classes)
+        counts = torch.tensor(class_counts)
+        self.register_buffer("class_counts", counts, persistent=False)
+        weights = losses.class_balanced_weights(counts, beta=settings.class_balance)
+        smoothing = losses.smoothing_factors(counts, head=settings.smoothing_head, tail=settings.smoothing_tail)
+        for name, values in (("class_weights", weights), ("smoothing", smoothing)):
+            self.register_buffer(name, values.to(torch.get_default_dtype()), persistent=False)
+        if settings.class_weighting == "deferred":
+            self.register_buffer("weights_count", torch.tensor(False))
         self.stage = 0
 
     def stages(self, first: Stage) -> list[Stage]:
         """Return the parts of training; ``first`` is the experiment's protocol for a whole network."""
         settings = self.settings
+        first = replace(first, sampler=settings.sampler)
         if settings.learning_rate is not None:
             first = replace(first, learning_rate=settings.learning_rate)
         if settings.weight_decay is not None:
@@ -91,7 +110,7 @@ class Method(nn.Module):
             learning_rate=settings.second_stage_learning_rate,
             warmup_epochs=0,
             weight_decay=0.0,
-            sampler="class-balanced" if settings.second_stage == "retrain" else "instance",
+            sampler="instance" if settings.second_stage == "rebalance" else "class-balanced",
         )
         return [first, second]
 
@@ -101,8 +120,15 @@ class Method(nn.Module):
         self.requires_grad_(stage == 0)
         if stage > 0:
             self.classifier.requires_grad_()
-        elif self.second_classifier is not None:
-            self.second_classifier.requires_grad_(False)
+            if isinstance(self.second_classifier, RescaledClassifier):
+                assert isinstance(self.first_classifier, nn.Linear)
+                self.second_classifier.take(self.first_classifier)
+        else:
+            if self.second_classifier is not None:
+                self.second_classifier.requires_grad_(False)
+            if self.contrast is not None:
+                for module in self.contrast.untrained():
+                    module.requires_grad_(False)
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def train(self, mode: bool = True) -> Self:
@@ -112,8 +138,11 @@ class Method(nn.Module):
 
     @property
     def views(self) -> tuple[str, ...]:
-        """What is drawn of every image in the current stage; a second one looks at the classified view alone."""
-        return self.settings.views if self.stage == 0 else self.settings.views[:1]
+        """What is drawn of every image in the current stage; a second one looks at one un-mixed view alone."""
+        views = self.settings.views
+        if self.stage == 0:
+            return views
+        return ("strong",) if views[0] in MIXED_VIEWS else views[:1]
 
     @property
     def classifier(self) -> Classifier:
@@ -138,66 +167,82 @@ class Method(nn.Module):
         if self.stage > 0:
             return self._second_stage_losses(views[0], targets[0], generator)
         settings = self.settings
-        features = self.encoder(torch.cat(list(views))).split([len(view) for view in views])
+        encoded = views[:1] if settings.contrast in MOMENTUM_CONTRASTS else views
+        features = self.encoder(torch.cat(list(encoded))).split([len(view) for view in encoded])
         classified = len(views) if settings.classified_views == "all" else 1
-        losses = [
+        of_images = [
             self.classification(self.classifier, of_view, of_targets, generator)
             for of_view, of_targets in zip(features[:classified], targets[:classified], strict=True)
         ]
-        terms = {"classification": torch.cat(losses).mean()}
+        terms = {"classification": self._mean(of_images, targets[:classified])}
         total = settings.classification_weight * terms["classification"]
         if self.contrast is not None:
-            terms |= self.contrast(features, targets, self.classifier.weight, generator)
+            terms |= self.contrast(views, features, targets, self.classifier, generator)
             total = total + settings.contrast_weight * terms["contrast"]
         if settings.spread != "none":
             terms["spread"] = SPREADS[settings.spread](self.classifier.weight)
             total = total + settings.spread_weight * terms["spread"]
         return {**terms, "total": total}
 
+    def _mean(self, of_images: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+        """Return the mean of the losses (N,) of every view, weighted by class if and when the settings say so."""
+        weighting = self.settings.class_weighting
+        if weighting == "none":
+            return torch.cat(list(of_images)).mean()
+        weights = self.class_weights
+        if weighting == "deferred":
+            weights = torch.where(self.weights_count, weights, 1.0)
+        of_views = [
+            losses.weighted_mean(of_view, of_targets, weights)
+            for of_view, of_targets in zip(of_images, targets, strict=True)
+        ]
+        return torch.stack(of_views).mean()
+
     def _second_stage_losses(self, view: Tensor, targets: Tensor, generator: Generator) -> dict[str, Tensor]:
         with torch.no_grad():
             features = self.encoder(view)
-        if self.settings.second_stage == "retrain":
-            classification = F.cross_entropy(self.classifier(features), targets)
+        if self.settings.second_stage == "rebalance":
+            of_images = self.classification(self.classifier, features, targets, generator)
+            classification = (self.class_weights[targets] * of_images).mean()
         else:
-            losses = self.classification(self.classifier, features, targets, generator)
-            classification = (self.class_weights[targets] * losses).mean()
+            if self.settings.smoothing_head > 0 or self.settings.smoothing_tail > 0:
+                targets = losses.smoothed_labels(targets, self.smoothing)
+            classification = F.cross_entropy(self.classifier(features), targets)
         return {"classification": classification, "total": classification}
 
     @torch.no_grad()
     def after_step(self) -> None:
         """Do what follows an update of the weights: memories, averages and norms keep up with it."""
         if self.stage == 0 and self.contrast is not None:
-            self.contrast.after_step()
+            self.contrast.after_step(self.encoder)
         if self.stage > 0 and self.settings.max_norm is not None:
             max_norm_(self.classifier.weight, self.settings.max_norm)
 
     @torch.no_grad()
     def after_epoch(self, epoch: int, epochs: int) -> None:
         """Do what follows an epoch of the current stage, counted from 1 up to ``epochs``."""
-        if self.stage == 0 and self.contrast is not None:
+        if self.stage > 0:
+            return
+        if self.contrast is not None:
             self.contrast.after_epoch(epoch, epochs)
+        if self.settings.class_weighting == "deferred":
+            self.weights_count.fill_(epoch >= self.settings.unweighted_epochs(epochs))
 
     def prototypes(self) -> Tensor | None:
         """Return what stands for the classes in the contrast, (K, p) unit rows, or ``None``."""
         return None if self.contrast is None else self.contrast.prototypes(self.first_classifier.weight)
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return what is evaluated: the raw logits (N, K), without the prior."""
-        logits: Tensor = self.classifier(self.encoder(images))
+        """Return what is evaluated: the logits (N, K), without the prior, and corrected where the settings say so."""
+        features, head, settings = self.encoder(images), self.classifier, self.settings
+        if settings.correction == "tau-normalised":
+            return F.linear(features, tau_normalised(head.weight, exponent=settings.correction_strength))
+        logits: Tensor = head(features)
+        if settings.correction == "logit-adjusted":
+            return adjusted_logits(logits, self.class_counts, tau=settings.correction_strength)
         return logits
 
     def embed(self, images: Tensor) -> Embedding:
         """Return features and, where the method has a projector, projections of ``images``."""
         features = self.encoder(images)
         return Embedding(features, None if self.contrast is None else self.contrast.projector(features))
-
-
-def class_balanced_weights(class_counts: Tensor, beta: float) -> Tensor:
-    """Return (1 − β)/(1 − β^n_k) for every class, scaled to the mean 1 (Cui et al., CVPR 2019); β = 0 gives ones.
-
-    >>> class_balanced_weights(torch.tensor([4, 1]), 0.5)
-    tensor([0.6957, 1.3043])
-    """
-    weights = (1 - beta) / (1 - beta ** class_counts.double())
-    return (weights / weights.mean()).to(torch.get_default_dtype())

@@ -2,17 +2,8 @@
 
 from typing import Literal
 
-from ltnb.methods.settings import (
-    Classification,
-    Classifier,
-    Contrast,
-    MethodSettings,
-    PositiveShare,
-    Spread,
-    Temperature,
-    Views,
-    Weight,
-)
+from ltnb.methods.settings import MethodSettings
+from ltnb.methods.slots import Classification, Classifier, Contrast, PositiveShare, Spread, Temperature, Views, Weight
 
 
 class BCE3S(MethodSettings):

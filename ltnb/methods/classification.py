@@ -8,9 +8,17 @@ from torch.nn import functional as F
 
 from ltnb import losses
 from ltnb.methods.settings import MethodSettings
-from ltnb.models.heads import AnchoredClassifier, CosineClassifier, NormalisedClassifier
+from ltnb.models.heads import (
+    AnchoredClassifier,
+    CosineClassifier,
+    NormalisedClassifier,
+    RescaledClassifier,
+    RotatedClassifier,
+)
 
-Classifier = nn.Linear | CosineClassifier | NormalisedClassifier | AnchoredClassifier
+Classifier = (
+    nn.Linear | CosineClassifier | NormalisedClassifier | AnchoredClassifier | RotatedClassifier | RescaledClassifier
+)
 
 
 def classifier(settings: MethodSettings, feature_dim: int, num_classes: int, noise_rate: float = 0.0) -> Classifier:
@@ -23,7 +31,7 @@ def classifier(settings: MethodSettings, feature_dim: int, num_classes: int, noi
         noise_rate: η, the rate of wrong labels, which a scale may depend on.
 
     Raises:
-        ValueError: an anchored one needs num_classes ≤ feature_dim + 1 for its simplex, unless it is optimised.
+        ValueError: an anchored or rotated one needs K ≤ d + 1 for its simplex, unless it is optimised.
     """
     scale = settings.classifier_scale
     if scale == "noise-aware":
@@ -44,6 +52,8 @@ def classifier(settings: MethodSettings, feature_dim: int, num_classes: int, noi
                 normalise_features=settings.classifier == "anchored-cosine",
                 form=settings.anchors,
             )
+        case "rotated":
+            return RotatedClassifier(feature_dim, num_classes, scale=scale)
 
 
 #: Losses of the scores (N, K) and classes (N,) alone, and the settings that their parameters stand in.
@@ -106,10 +116,12 @@ class Classification(nn.Module):
                     head(features), targets, self.class_counts, tau=settings.adjustment_strength, reduction="none"
                 )
             case "margin":
-                assert isinstance(head, CosineClassifier | AnchoredClassifier)
+                assert isinstance(head, CosineClassifier | AnchoredClassifier | RotatedClassifier)
                 return losses.margin_cross_entropy(
                     head(features) / head.scale, targets, self.margins, scale=head.scale, reduction="none"
                 )
+            case "dot-regression":
+                return losses.dot_regression(F.normalize(features, dim=1), targets, head.weight, reduction="none")
             case "binary":
                 assert isinstance(head, NormalisedClassifier)
                 return losses.bce_joint(

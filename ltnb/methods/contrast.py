@@ -1,4 +1,7 @@
-"""The contrast term: images against each other, or against one remembered projection a class."""
+"""The contrast term: images against each other, or against one remembered projection a class.
+
+`ltnb.methods.momentum` and `ltnb.methods.moments` have those that remember more, `ltnb.methods.contrasts` makes any.
+"""
 
 from collections.abc import Sequence
 
@@ -6,8 +9,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ltnb import losses
+from ltnb.methods.classification import Classifier
 from ltnb.methods.prototypes import ClassMemory, Prototypes, prototypes
-from ltnb.methods.settings import MEMORY_CONTRASTS, MethodSettings
+from ltnb.methods.settings import MethodSettings
 from ltnb.methods.synthesis import SupportSynthesis, Synthesis, UpSampling
 from ltnb.models.heads import Projector
 
@@ -31,27 +35,33 @@ class Contrast(nn.Module):
 
     def forward(
         self,
+        images: Sequence[Tensor],
         features: Sequence[Tensor],
         targets: Sequence[Tensor],
-        classifier_weight: Tensor,
+        classifier: Classifier,
         generator: Generator,
     ) -> dict[str, Tensor]:
         """Return ``contrast``, a scalar, and what else is worth watching.
 
         Args:
-            features: (N, d) of every view of the method, in the order of its views.
+            images: (N, C, H, W) of every view of the method, in the order of its views.
+            features: (N, d) of every view, or of the first alone where a momentum encoder sees the other.
             targets: of every view, class indices (N,) or soft labels (N, K).
-            classifier_weight: (K, d).
+            classifier: that of the features, whose ``weight`` is (K, d).
             generator: of what is drawn at random, on the features' device.
         """
         raise NotImplementedError
+
+    def untrained(self) -> tuple[nn.Module, ...]:
+        """Return the modules that no gradient reaches."""
+        return ()
 
     def prototypes(self, classifier_weight: Tensor) -> Tensor | None:
         """Return what stands for the classes, (K, p), or ``None``."""
         return None
 
-    def after_step(self) -> None:
-        """Learn from the step that `forward` saw."""
+    def after_step(self, encoder: nn.Module) -> None:
+        """Learn from the step that `forward` saw, and from the encoder after it."""
 
     def after_epoch(self, epoch: int, epochs: int) -> None:
         """Learn from the epoch, counted from 1 up to ``epochs``."""
@@ -85,9 +95,10 @@ class PairedContrast(Contrast):
 
     def forward(
         self,
+        images: Sequence[Tensor],
         features: Sequence[Tensor],
         targets: Sequence[Tensor],
-        classifier_weight: Tensor,
+        classifier: Classifier,
         generator: Generator,
     ) -> dict[str, Tensor]:
         """Return ``contrast`` and ``valid_anchors``, the share of real anchors that had a positive, real or not."""
@@ -103,7 +114,7 @@ class PairedContrast(Contrast):
                 z, y = torch.cat([z, synthetic]), torch.cat([y, classes])
             elif len(synthetic) > 0:  # none before supports are estimated
                 keys, key_classes = synthetic, classes
-        stand_ins = self.prototypes(classifier_weight)
+        stand_ins = self.prototypes(classifier.weight)
         if self.settings.contrast == "supervised":
             temperature = self.settings.temperature
             contrast = losses.supervised_contrastive(
@@ -132,7 +143,7 @@ class PairedContrast(Contrast):
         stand_ins: Tensor = self.class_prototypes(classifier_weight)
         return stand_ins
 
-    def after_step(self) -> None:
+    def after_step(self, encoder: nn.Module) -> None:
         """Let averaged prototypes follow the step's projections."""
         if self.class_prototypes is not None and self.step is not None:
             self.class_prototypes.update(*self.step)
@@ -158,9 +169,10 @@ class MemoryContrast(Contrast):
 
     def forward(
         self,
+        images: Sequence[Tensor],
         features: Sequence[Tensor],
         targets: Sequence[Tensor],
-        classifier_weight: Tensor,
+        classifier: Classifier,
         generator: Generator,
     ) -> dict[str, Tensor]:
         """Return ``contrast``, the mean over the contrasted views."""
@@ -186,17 +198,29 @@ class MemoryContrast(Contrast):
             case _:
                 return losses.mse_contrastive(z, y, memory, seen=seen)
 
-    def after_step(self) -> None:
+    def after_step(self, encoder: nn.Module) -> None:
         """Remember the step's last image of each class."""
         if self.step is not None:
             self.memory.update(*self.step)
         self.step = None
 
 
-def contrast(settings: MethodSettings, feature_dim: int, class_counts: Sequence[int]) -> Contrast | None:
-    """Make the contrast that ``settings.contrast`` names, or none."""
-    if settings.contrast == "none":
-        return None
-    if settings.contrast in MEMORY_CONTRASTS:
-        return MemoryContrast(settings, feature_dim, len(class_counts))
-    return PairedContrast(settings, feature_dim, class_counts)
+class DecoupledContrast(Contrast):
+    """DSCL: supervised contrast in which an image's own other view has a share of its own among the positives."""
+
+    def forward(
+        self,
+        images: Sequence[Tensor],
+        features: Sequence[Tensor],
+        targets: Sequence[Tensor],
+        classifier: Classifier,
+        generator: Generator,
+    ) -> dict[str, Tensor]:
+        """Return ``contrast`` of the two contrasted views, stacked."""
+        settings = self.settings
+        z, y = self.projector(torch.cat(list(features[1:]))), torch.cat(list(targets[1:]))
+        return {
+            "contrast": losses.decoupled_contrastive(
+                z, y, temperature=settings.temperature, own_weight=settings.own_weight
+            )
+        }

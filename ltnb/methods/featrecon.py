@@ -2,17 +2,8 @@
 
 from typing import Literal
 
-from ltnb.methods.settings import (
-    Classification,
-    Contrast,
-    Count,
-    MethodSettings,
-    NonNegative,
-    Synthesis,
-    Temperature,
-    Views,
-    Weight,
-)
+from ltnb.methods.settings import MethodSettings
+from ltnb.methods.slots import Classification, Contrast, Count, NonNegative, Synthesis, Temperature, Views, Weight
 
 
 class FeatRecon(MethodSettings):

@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from ltnb.methods.settings import Classification, MethodSettings
+from ltnb.methods.settings import MethodSettings
+from ltnb.methods.slots import Classification, Correction
 
 
 class LogitAdjustment(MethodSettings):
@@ -14,3 +15,10 @@ class LogitAdjustment(MethodSettings):
 
     system: Literal["logit-adjustment"] = "logit-adjustment"
     classification: Classification = "logit-adjusted"
+
+
+class PostHocAdjustment(MethodSettings):
+    """Cross-entropy, and argmax of f(x) − τ log π when it is evaluated: the same correction, made afterwards."""
+
+    system: Literal["post-hoc-adjustment"] = "post-hoc-adjustment"
+    correction: Correction = "logit-adjusted"

@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from ltnb.methods.settings import Classifier, MethodSettings, Scale
+from ltnb.methods.settings import MethodSettings
+from ltnb.methods.slots import Classifier, Scale
 
 
 class PAL(MethodSettings):

@@ -1,56 +1,43 @@
-"""The slots of a method as settings: what a row of ``params.yaml`` may say."""
+"""The settings of a method: what a row of ``params.yaml`` may say."""
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-View = Literal["none", "weak", "strong", "sim", "rand", "mixup", "cutmix"]
-MIXED_VIEWS = ("mixup", "cutmix")  # of two images each: their labels are soft
-Views = Annotated[tuple[View, ...], Field(min_length=1, strict=False)]
-Classifier = Literal["linear", "cosine", "normalised", "anchored", "anchored-cosine"]
-Classification = Literal[
-    "cross-entropy",
-    "logit-adjusted",
-    "margin",
-    "binary",
-    "mse",
-    "focal",
-    "gce",
-    "sce",
-    "mae",
-    "rce",
-    "nce",
-    "nfl",
-    "nsl",
-    "nce+mae",
-    "nce+rce",
-    "nfl+rce",
-]
-Contrast = Literal["none", "supervised", "balanced", "binary", "cross-entropy", "mse"]
-Prototypes = Literal["classifier", "ema", "learnable", "anchored"]
-Spread = Literal["none", "binary", "cross-entropy", "mse"]
-Synthesis = Literal["none", "up-sampling", "supports"]
-Count = Annotated[int, Field(ge=1)]
-Dimension = Annotated[int, Field(ge=2)]
-NonNegative = Annotated[int, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Temperature = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]  # below, 1/τ leaves float32's useful range
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Scale = Positive | Literal["noise-aware"]
-Share = Annotated[float, Field(ge=0, le=1)]
-PositiveShare = Annotated[float, Field(gt=0, le=1)]
-
-PAIRED_CONTRASTS = ("supervised", "balanced")  # an image against the others of its batch
-MEMORY_CONTRASTS = ("binary", "cross-entropy", "mse")  # an image against one remembered projection a class
-CONTRASTS = PAIRED_CONTRASTS + MEMORY_CONTRASTS
-ANCHORED = ("anchored", "anchored-cosine")  # classifiers that are fixed before training
-NORMALISED_FEATURES = ("cosine", "anchored-cosine")  # classifiers whose logits lie in [−s, s]
-SOFT_LABELS = ("cross-entropy", "binary", "mse")  # classifications that take mixed labels
-WEIGHTED_SUMS = ("sce", "nce+mae", "nce+rce", "nfl+rce")  # of an active and a passive loss
-# What a loss needs and no default could know: its papers set it for every data set anew.
-REQUIRED = ("focal_gamma", "gce_q", "active_weight", "passive_weight")
+from ltnb.methods import compatibility
+from ltnb.methods.slots import (
+    ANCHORED,
+    CONTRASTS,
+    MOMENTUM_CONTRASTS,
+    PAIRED_CONTRASTS,
+    SIMPLEX,
+    WEIGHTED_SUMS,
+    Classification,
+    Classifier,
+    ClassWeighting,
+    Contrast,
+    Correction,
+    Count,
+    Dimension,
+    HalfOpenShare,
+    NonNegative,
+    OpenShare,
+    Owner,
+    Positive,
+    PositiveShare,
+    Prototypes,
+    Sampler,
+    Scale,
+    SecondStage,
+    Share,
+    Spread,
+    Synthesis,
+    Temperature,
+    Views,
+    Weight,
+)
 
 
 class MethodSettings(BaseModel):
@@ -72,6 +59,10 @@ class MethodSettings(BaseModel):
     # feature_dim adds a linear layer to so many dimensions, such as 2 or 3 for a picture that hides nothing.
     last_relu: bool = True
     feature_dim: Dimension | None = None
+    feature_norm: bool = False  # batch normalisation of the features, which centres them
+
+    # How often a class is shown: every image once an epoch, or every class as often as the others.
+    sampler: Sampler = "instance"
 
     classifier: Classifier = "linear"
     # s, of cosine and anchored ones; 30 as BCL's code sets it. "noise-aware" is PAL's 0.25/(0.05 + η).
@@ -93,6 +84,11 @@ class MethodSettings(BaseModel):
     active_weight: Weight | None = None  # α, of the loss that raises p_y: NCE, NFL, in SCE cross-entropy
     passive_weight: Weight | None = None  # β, of the loss that lowers the others' p: MAE, RCE
 
+    # Of the classification term: weights (1 − β)/(1 − β^n_k), β = class_balance below; deferred (DRW): from a part of
+    # training on, 0.8 as LDAM's 160 of 200 epochs.
+    class_weighting: ClassWeighting = "none"
+    weighting_start: OpenShare = 0.8
+
     contrast: Contrast = "none"
     contrast_weight: Weight = 1.0  # μ
     temperature: Temperature = 0.1  # τ of the contrast; 0.1 is BCL's for CIFAR, 0.07 for ImageNet-LT
@@ -106,7 +102,16 @@ class MethodSettings(BaseModel):
     anchor_weighting: Literal["sample", "class"] = "sample"
     complement: bool = True  # prototypes of every class stand in the batch
     prototypes: Prototypes = "classifier"
-    prototype_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9  # of ema, once a step in which the class is seen
+    prototype_momentum: HalfOpenShare = 0.9  # of ema and of TSC's centres, once a step in which the class is seen
+
+    # Of the contrasts with a momentum encoder. Their papers have 0.999 and 8,192 keys or more, and 100 times the steps.
+    key_momentum: HalfOpenShare = 0.99
+    queue_size: Count = 256
+    num_positives: NonNegative = 6  # k of KCL and TSC
+    target_weight: Weight = 0.2  # λ of TSC's targets
+    sample_weight: Weight = 0.05  # α of PaCo's sample positives; its own class centre counts 1
+
+    own_weight: Share = 0.1  # α of DSCL: the share of the image's own other view among its positives
 
     spread: Spread = "none"
     spread_weight: Weight = 1.0  # ν
@@ -116,7 +121,7 @@ class MethodSettings(BaseModel):
     synthetic_features: Count | Literal["equalise"] = "equalise"  # of each class in a batch; or up to its largest class
     synthetic_anchors: bool = True  # anchors as well as keys
     # The part of training before them: supports of features that have not formed yet say little.
-    synthesis_start: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    synthesis_start: HalfOpenShare = 0.5
     support_refresh: Count = 1  # epochs
     support_quantile: PositiveShare = 0.99  # α
     support_law: Literal["truncated-normal", "uniform"] = "truncated-normal"
@@ -126,15 +131,22 @@ class MethodSettings(BaseModel):
     head_mix: Share = 0.5  # γ; 1 leaves every class its own support
     head_weights: Literal["corrected", "printed"] = "corrected"  # ω
 
-    # A second stage on the frozen encoder: the same classifier with class-balanced weights, or a new linear one
-    # with class-balanced sampling (cRT).
-    second_stage: Literal["none", "rebalance", "retrain"] = "none"
+    # A second stage on the frozen encoder: the same classifier with class-balanced weights; or with class-balanced
+    # sampling a new linear one (cRT), or the length of the old one's vectors (LWS).
+    second_stage: SecondStage = "none"
     second_stage_epochs: Count = 10
     second_stage_learning_rate: Positive = 0.01
-    class_balance: Annotated[float, Field(ge=0, lt=1)] = 0.9999  # β; 0 weighs every class the same
+    class_balance: HalfOpenShare = 0.9999  # β; 0 weighs every class the same
+    # Label-aware smoothing of the second stage: what the largest and the smallest class's labels give away.
+    smoothing_head: HalfOpenShare = 0.0
+    smoothing_tail: HalfOpenShare = 0.0
     # The longest a classifier vector may be. The logits of a normalised classifier do not depend on it: there it lets
     # every step turn the vectors further, in proportion to 1/length². BCE3S's code does so, with 0.1.
     max_norm: Positive | None = None
+
+    # What evaluation does to the trained classifier: f − τ log π, or vectors divided by their length to the power τ.
+    correction: Correction = "none"
+    correction_strength: Positive = 1.0  # τ
 
     # Where a method needs another optimiser than the protocol's; then a comparison has to say so.
     learning_rate: Positive | None = None
@@ -142,9 +154,9 @@ class MethodSettings(BaseModel):
 
     snapshots: NonNegative = 0  # moments of training, evenly spaced, whose embeddings are kept
 
-    # A setting means something only while another slot holds one of these values.
-    _owners: ClassVar[dict[str, tuple[str, tuple[str | bool, ...]]]] = {
-        "classifier_scale": ("classifier", ("cosine", "anchored", "anchored-cosine")),
+    # A setting means something only while another slot, or one of several, holds one of these values.
+    _owners: ClassVar[dict[str, Owner | list[Owner]]] = {
+        "classifier_scale": ("classifier", ("cosine", *SIMPLEX)),
         "anchors": ("classifier", ANCHORED),
         "adjustment_strength": ("classification", ("logit-adjusted",)),
         "margins": ("classification", ("margin",)),
@@ -155,8 +167,9 @@ class MethodSettings(BaseModel):
         "gce_q": ("classification", ("gce",)),
         "active_weight": ("classification", WEIGHTED_SUMS),
         "passive_weight": ("classification", WEIGHTED_SUMS),
+        "weighting_start": ("class_weighting", ("deferred",)),
         "contrast_weight": ("contrast", CONTRASTS),
-        "temperature": ("contrast", (*PAIRED_CONTRASTS, "binary", "cross-entropy")),
+        "temperature": ("contrast", tuple(contrast for contrast in CONTRASTS if contrast != "mse")),
         "head_temperature": ("contrast", ("supervised",)),
         "projection_hidden": ("contrast", CONTRASTS),
         "projection_dim": ("contrast", CONTRASTS),
@@ -165,7 +178,13 @@ class MethodSettings(BaseModel):
         "anchor_weighting": ("contrast", ("balanced",)),
         "complement": ("contrast", ("balanced",)),
         "prototypes": ("complement", (True,)),
-        "prototype_momentum": ("prototypes", ("ema",)),
+        "prototype_momentum": [("prototypes", ("ema",)), ("contrast", ("targeted",))],
+        "key_momentum": ("contrast", MOMENTUM_CONTRASTS),
+        "queue_size": ("contrast", MOMENTUM_CONTRASTS),
+        "num_positives": ("contrast", ("k-positive", "targeted")),
+        "target_weight": ("contrast", ("targeted",)),
+        "sample_weight": ("contrast", ("parametric",)),
+        "own_weight": ("contrast", ("decoupled",)),
         "spread_weight": ("spread", ("binary", "cross-entropy", "mse")),
         "synthesis": ("contrast", PAIRED_CONTRASTS),
         "synthetic_features": ("synthesis", ("up-sampling", "supports")),
@@ -179,13 +198,16 @@ class MethodSettings(BaseModel):
         "nearest_heads": ("synthesis", ("supports",)),
         "head_mix": ("synthesis", ("supports",)),
         "head_weights": ("synthesis", ("supports",)),
-        "second_stage_epochs": ("second_stage", ("rebalance", "retrain")),
-        "second_stage_learning_rate": ("second_stage", ("rebalance", "retrain")),
-        "class_balance": ("second_stage", ("rebalance",)),
+        "second_stage_epochs": ("second_stage", ("rebalance", "retrain", "rescale")),
+        "second_stage_learning_rate": ("second_stage", ("rebalance", "retrain", "rescale")),
+        "class_balance": [("second_stage", ("rebalance",)), ("class_weighting", ("balanced", "deferred"))],
+        "smoothing_head": ("second_stage", ("retrain", "rescale")),
+        "smoothing_tail": ("second_stage", ("retrain", "rescale")),
         "max_norm": ("second_stage", ("rebalance",)),
+        "correction_strength": ("correction", ("logit-adjusted", "tau-normalised")),
     }
     # Nor does it while a share keeps everything.
-    _idle_at_one: ClassVar[dict[str, str]] = {
+    idle_at_one: ClassVar[dict[str, str]] = {
         "negatives": "negative_rate",
         "head_above": "head_mix",
         "nearest_heads": "head_mix",
@@ -194,7 +216,11 @@ class MethodSettings(BaseModel):
 
     def slots(self) -> dict[str, Any]:
         """Return the settings that have an effect, by name."""
-        return {name: value for name, value in self.model_dump(mode="json").items() if self._idle(name) is None}
+        return {name: value for name, value in self.model_dump(mode="json").items() if self.has_effect(name)}
+
+    def unweighted_epochs(self, epochs: int) -> int:
+        """Return how many of ``epochs`` pass before deferred class weights count: at least one, and never all."""
+        return min(max(1, round(self.weighting_start * epochs)), epochs - 1)
 
     def first_synthetic_epoch(self, epochs: int) -> int:
         """Return the first of ``epochs`` that has synthetic features: never the very first, which is looked at."""
@@ -214,8 +240,7 @@ class MethodSettings(BaseModel):
         num_classes = len(class_counts)
         feature_dim = self.feature_dim or feature_dim
         if (
-            self.classifier in ANCHORED
-            and self.anchors == "simplex"
+            (self.classifier == "rotated" or (self.classifier in ANCHORED and self.anchors == "simplex"))
             and feature_dim is not None
             and feature_dim < num_classes - 1
         ):
@@ -237,145 +262,22 @@ class MethodSettings(BaseModel):
                 f"images; expected at most {heads}, or a head_above that leaves more heads"
             )
 
-    def _idle(self, name: str) -> tuple[str, tuple[str | bool, ...]] | None:
-        """Return the slot, and the values it would have to hold, because of which the setting has no effect."""
-        if name not in self._owners:
-            return None
-        slot, values = self._owners[name]
-        above = self._idle(slot)
-        if above is not None:
-            return above
-        return None if getattr(self, slot) in values else (slot, values)
+    def has_effect(self, name: str) -> bool:
+        """Say whether the slots are such that the setting changes anything."""
+        return not self.idle_because(name)
+
+    def idle_because(self, name: str) -> list[Owner]:
+        """Return the slots, and the values one of them would have to hold, because of which a setting is idle."""
+        owners = self._owners.get(name, [])
+        reasons = []
+        for slot, values in owners if isinstance(owners, list) else [owners]:
+            above = self.idle_because(slot)
+            if not above and getattr(self, slot) in values:
+                return []
+            reasons += above or [(slot, values)]
+        return reasons
 
     @model_validator(mode="after")
-    def _every_setting_has_an_effect(self) -> Self:
-        for name in sorted(self.model_fields_set & self._owners.keys()):
-            idle = self._idle(name)
-            if idle is not None:
-                slot, values = idle
-                raise ValueError(
-                    f"{name}: {getattr(self, name)!r} has no effect while {slot} is {getattr(self, slot)!r}; "
-                    f"expected {slot} to be {' or '.join(map(repr, values))}"
-                )
-        for name, share in self._idle_at_one.items():
-            if name in self.model_fields_set and getattr(self, share) == 1:
-                raise ValueError(
-                    f"{name}: {getattr(self, name)!r} has no effect while {share} is 1; expected a lower {share}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _losses_have_their_parameters(self) -> Self:
-        for name in REQUIRED:
-            if self._idle(name) is None and getattr(self, name) is None:
-                raise ValueError(
-                    f"{name}: is missing; classification {self.classification!r} needs it, expected a number such as "
-                    "those in presets/noise-parameters.csv"
-                )
-        if self.classification in WEIGHTED_SUMS and self.active_weight == self.passive_weight == 0:
-            raise ValueError(
-                f"active_weight: 0 and passive_weight 0 leave nothing of {self.classification!r}; "
-                "expected one of them to be positive"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _views_fit(self) -> Self:
-        if self.contrast == "none" and self.classified_views == "first" and len(self.views) != 1:
-            raise ValueError(
-                f"views: {list(self.views)} has views that nothing looks at; "
-                "expected one view, a contrast, or classified_views to be 'all'"
-            )
-        if self.classified_views == "all" and len(self.views) == 1:
-            raise ValueError("classified_views: 'all' has no effect with a single view; expected further views")
-        contrasted = self.views[1:] or self.views
-        mixed = [view for view in contrasted if view in MIXED_VIEWS]
-        if self.contrast in PAIRED_CONTRASTS and mixed:
-            raise ValueError(
-                f"views: {mixed[0]!r} has soft labels, and contrast {self.contrast!r} needs one class for each image"
-            )
-        if self.contrast in MEMORY_CONTRASTS and all(view in MIXED_VIEWS for view in self.views):
-            raise ValueError(f"views: {list(self.views)} leaves the class memory no un-mixed view to remember")
-        classified = self.views if self.classified_views == "all" else self.views[:1]
-        mixed = [view for view in classified if view in MIXED_VIEWS]
-        if self.classification not in SOFT_LABELS and mixed:
-            raise ValueError(
-                f"views: {mixed[0]!r} has soft labels, and classification {self.classification!r} "
-                "needs one class for each image"
-            )
-        if self.second_stage != "none" and self.views[0] in MIXED_VIEWS:
-            raise ValueError(
-                f"views: {self.views[0]!r} comes first and has soft labels, and second_stage {self.second_stage!r} "
-                "balances by one class for each image; expected another first view"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _prototypes_for_l3(self) -> Self:
-        if self.contrast == "balanced" and self.averaging == "L3" and not self.complement:
-            raise ValueError("averaging: 'L3' contrasts with prototypes; expected complement to be true")
-        return self
-
-    @model_validator(mode="after")
-    def _classifier_fits(self) -> Self:
-        if self.classification in ("binary", "mse") and self.classifier != "normalised":
-            raise ValueError(
-                f"classification: {self.classification!r} is defined for unit classifier vectors with a bias; "
-                f"expected classifier to be 'normalised', got {self.classifier!r}"
-            )
-        scaled = ("cosine", "anchored", "anchored-cosine")
-        if self.classification == "margin" and self.classifier not in scaled:
-            raise ValueError(
-                f"classification: 'margin' subtracts from cosines; expected classifier to be "
-                f"{' or '.join(map(repr, scaled))}, got {self.classifier!r}"
-            )
-        if self.classification == "margin" and self.margins == "ldam" and self.margin == 0:
-            raise ValueError("margin: 0 leaves no margin to share out; expected a positive one with margins 'ldam'")
-        if self.classifier_scale == "noise-aware" and self.classifier == "anchored":
-            raise ValueError(
-                "classifier_scale: 'noise-aware' bounds the logits of normalised features; expected classifier to be "
-                f"{' or '.join(map(repr, NORMALISED_FEATURES))}, or a number"
-            )
-        if self.classifier in ANCHORED:
-            if self.spread != "none":
-                raise ValueError(f"spread: {self.spread!r} has nothing to move: an anchored classifier is fixed")
-            if self.second_stage == "rebalance":
-                raise ValueError("second_stage: 'rebalance' has nothing to train: an anchored classifier is fixed")
-            if self.contrast == "balanced" and self.complement and self.prototypes == "classifier":
-                raise ValueError("prototypes: 'classifier' trains the classifier's vectors, which are anchored")
-        return self
-
-    @model_validator(mode="after")
-    def _second_stage_fits(self) -> Self:
-        if self.second_stage != "rebalance":
-            return self
-        # With both, f_y estimates log p(x | y) − log π_y: what was rare is then taken for frequent.
-        if self.classification == "logit-adjusted" and self.class_balance > 0:
-            raise ValueError(
-                "second_stage: 'rebalance' weighs classes by their size, for which classification 'logit-adjusted' "
-                "corrects already; expected another classification, or second_stage to be 'retrain'"
-            )
-        if self.max_norm is not None and self.classifier == "cosine":
-            raise ValueError(
-                f"max_norm: {self.max_norm} leaves every cosine as it is; "
-                "expected classifier to be 'linear' or 'normalised'"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _temperatures_rise(self) -> Self:
-        highest = self.head_temperature if self.contrast == "supervised" else None
-        if highest is not None and highest < self.temperature:
-            raise ValueError(
-                f"head_temperature: {highest} lies below temperature {self.temperature}, that of the smallest class; "
-                "expected at least as much"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _synthesis_fits(self) -> Self:
-        if self.synthesis != "none" and self.contrast == "balanced" and not self.synthetic_anchors:
-            raise ValueError("synthetic_anchors: false keeps them out of the anchors; expected contrast 'supervised'")
-        if self.synthesis == "up-sampling" and self.synthetic_features != "equalise":
-            raise ValueError("synthetic_features: up-sampling repeats features until classes are equal ('equalise')")
+    def _slots_fit_each_other(self) -> Self:
+        compatibility.check(self)
         return self

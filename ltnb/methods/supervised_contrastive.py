@@ -2,7 +2,8 @@
 
 from typing import Literal
 
-from ltnb.methods.settings import Classification, Contrast, MethodSettings, Views, Weight
+from ltnb.methods.settings import MethodSettings
+from ltnb.methods.slots import Classification, Contrast, Views, Weight
 
 
 class SupervisedContrastive(MethodSettings):

@@ -19,10 +19,12 @@ class CNN4(nn.Module):
 
     For PAL's prototypes the last ReLU is in the way, as in `ltnb.models.encoders.ResNet`. ``last_relu=False`` leaves it
     out: features are then centred, each of variance 1 over a batch. ``feature_dim`` maps the 128 features linearly to
-    that many dimensions.
+    that many dimensions, and ``feature_norm`` ends with batch normalisation.
     """
 
-    def __init__(self, in_channels: int, *, last_relu: bool = True, feature_dim: int | None = None) -> None:
+    def __init__(
+        self, in_channels: int, *, last_relu: bool = True, feature_dim: int | None = None, feature_norm: bool = False
+    ) -> None:
         """Make a network for images of ``in_channels`` channels.
 
         With the defaults it has the same parameters as without the options, drawn from the same random numbers.
@@ -39,6 +41,7 @@ class CNN4(nn.Module):
         nn.init.xavier_uniform_(self.linear.weight)
         self.feature_dim = FEATURE_DIM if feature_dim is None else feature_dim
         self.embedding = nn.Identity() if feature_dim is None else nn.Linear(FEATURE_DIM, feature_dim)
+        self.feature_norm = nn.BatchNorm1d(self.feature_dim) if feature_norm else nn.Identity()
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (N, C, H, W) to features (N, ``feature_dim``).
@@ -49,7 +52,7 @@ class CNN4(nn.Module):
         if maps.shape[2:] != (MAP_SIDE, MAP_SIDE):
             rows, columns = (area_averages(size, MAP_SIDE).to(maps) for size in maps.shape[2:])
             maps = rows @ maps @ columns.T
-        features: Tensor = self.embedding(self.activation(self.bn(self.linear(maps.flatten(1)))))
+        features: Tensor = self.feature_norm(self.embedding(self.activation(self.bn(self.linear(maps.flatten(1))))))
         return features
 
 

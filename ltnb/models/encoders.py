@@ -49,11 +49,18 @@ class ResNet(nn.Module):
     them are more than 90° apart, and none can lie at a vertex of a regular simplex around the origin, as prototypes
     do (PAL). Either option lifts that. ``last_relu=False`` ends the last block without its ReLU, so that features can
     have both signs, though most start off positive, because of the shortcut. ``feature_dim`` maps the pooled features
-    linearly (with a bias) to that many dimensions, 2 or 3 of which can be drawn as they are.
+    linearly (with a bias) to that many dimensions, 2 or 3 of which can be drawn as they are. ``feature_norm`` ends with
+    batch normalisation, which centres the features whatever came before.
     """
 
     def __init__(
-        self, blocks: int, in_channels: int, *, last_relu: bool = True, feature_dim: int | None = None
+        self,
+        blocks: int,
+        in_channels: int,
+        *,
+        last_relu: bool = True,
+        feature_dim: int | None = None,
+        feature_norm: bool = False,
     ) -> None:
         """Make a network with ``blocks`` residual blocks a stage for images of ``in_channels`` channels.
 
@@ -76,15 +83,26 @@ class ResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight)
         self.embedding = nn.Identity() if feature_dim is None else nn.Linear(channels, feature_dim)
+        self.feature_norm = nn.BatchNorm1d(self.feature_dim) if feature_norm else nn.Identity()
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (N, C, H, W) to features (N, ``feature_dim``), 64 of them unless another number was asked for."""
         x = self.stages(F.relu(self.bn(self.conv(images))))
-        features: Tensor = self.embedding(x.mean(dim=(2, 3)))
+        features: Tensor = self.feature_norm(self.embedding(x.mean(dim=(2, 3))))
         return features
 
 
-def encoder(name: str, in_channels: int, *, last_relu: bool = True, feature_dim: int | None = None) -> ResNet | CNN4:
+Encoder = ResNet | CNN4
+
+
+def encoder(
+    name: str,
+    in_channels: int,
+    *,
+    last_relu: bool = True,
+    feature_dim: int | None = None,
+    feature_norm: bool = False,
+) -> Encoder:
     """Return the encoder called ``name``, ready for images of ``in_channels`` channels.
 
     Args:
@@ -92,6 +110,7 @@ def encoder(name: str, in_channels: int, *, last_relu: bool = True, feature_dim:
         in_channels: 1 for grey-scale images, 3 for colour.
         last_relu: whether the last block or layer ends with its ReLU, as in the papers' networks.
         feature_dim: a last linear layer to that many dimensions, at least 1; ``None`` for none.
+        feature_norm: whether the features end with batch normalisation.
 
     Raises:
         ValueError: the name is not in ``NAMES``, or feature_dim < 1.
@@ -105,8 +124,8 @@ def encoder(name: str, in_channels: int, *, last_relu: bool = True, feature_dim:
     if feature_dim is not None and feature_dim < 1:
         raise ValueError(f"feature_dim must be at least 1, or None for no last linear layer; got {feature_dim}")
     network = (
-        CNN4(in_channels, last_relu=last_relu, feature_dim=feature_dim)
+        CNN4(in_channels, last_relu=last_relu, feature_dim=feature_dim, feature_norm=feature_norm)
         if name == "cnn4"
-        else ResNet(DEPTHS[name], in_channels, last_relu=last_relu, feature_dim=feature_dim)
+        else ResNet(DEPTHS[name], in_channels, last_relu=last_relu, feature_dim=feature_dim, feature_norm=feature_norm)
     )
     return network.to(memory_format=torch.channels_last)  # twice as fast on a CPU

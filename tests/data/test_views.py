@@ -8,7 +8,7 @@ from scipy import stats
 from ltnb.data import views
 from ltnb.data.augmentation import VIEWS, augment
 from ltnb.data.views import MIXED_VIEWS, draw
-from ltnb.methods.settings import View
+from ltnb.methods.slots import View
 
 
 def test_settings_know_every_view():

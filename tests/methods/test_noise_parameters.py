@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from ltnb.methods import FNPAL, CrossEntropy
-from ltnb.methods.settings import REQUIRED
+from ltnb.methods.slots import REQUIRED
 
 FILE = Path(__file__).parents[2] / "presets" / "noise-parameters.csv"
 

@@ -13,7 +13,7 @@ from bars import COUNTS, bars, noisy_bars, settings_of
 
 from ltnb.data.prepare import Dataset
 from ltnb.methods import BCE3S, BCL, FNPAL, PAL, CrossEntropy, FeatRecon, MethodSettings, SupervisedContrastive
-from ltnb.methods.settings import Classification
+from ltnb.methods.slots import Classification
 from ltnb.training import train
 
 # The small classes of the bars have no more than one head, and their runs few epochs.
