@@ -3,12 +3,13 @@
 `simplex` holds the ideal configuration and the distance to it, `means` where the classes lie, `collapse` how
 tightly each sits around its mean, `separation` the class-by-class metrics of BCE3S, `margins` those of PAL, `regions`
 what a classifier makes of the rest of the space, `hypersphere` the metrics of unit rows. `supports` are the caps in
-which classes lie, and `caps` draws points in them.
+which classes lie, and `caps` draws points in them. `prototypes` are fixed before training, `rotation` turns them.
 
 What is measured is float64 on the device of the tensors it is measured on, which may have any floating dtype, and has
-no gradient. Points that are drawn have none either; they take the dtype of the centres they are drawn around. Where the
-origin is moved to the middle of the features, `centring` says which middle, since the two differ under a long tail:
-`"class"` lets every class count the same, `"sample"` every sample, `"none"` keeps the origin.
+no gradient. Points that are drawn have none either; they take the dtype of the centres they are drawn around. Only
+`rotation` is there to be trained, in the dtype it is given. Where the origin is moved to the middle of the features,
+`centring` says which middle, since the two differ under a long tail: `"class"` lets every class count the same,
+`"sample"` every sample, `"none"` keeps the origin.
 """
 
 from ltnb.geometry.caps import (
@@ -34,6 +35,7 @@ from ltnb.geometry.means import (
 )
 from ltnb.geometry.prototypes import PrototypeForm, anchored_prototypes
 from ltnb.geometry.regions import decision_regions, direction_shares
+from ltnb.geometry.rotation import rotated, rotation
 from ltnb.geometry.separation import (
     PairSeparability,
     classifier_separability,
@@ -84,6 +86,8 @@ __all__ = [
     "pair_separability",
     "rectified_supports",
     "regular_simplex",
+    "rotated",
+    "rotation",
     "sample_margins",
     "separability",
     "simplex_cosine",

@@ -8,10 +8,13 @@ Plain cross-entropy is `torch.nn.functional.cross_entropy`.
 from ltnb.losses.anchors import valid_anchors
 from ltnb.losses.balanced_contrastive import balanced_contrastive
 from ltnb.losses.binary_cross_entropy import bce_contrastive, bce_joint, bce_uniform
+from ltnb.losses.class_weights import class_balanced_weights, weighted_mean
 from ltnb.losses.cross_entropy import ce_contrastive, ce_uniform
+from ltnb.losses.dot_regression import dot_regression
 from ltnb.losses.logit_adjustment import logit_adjusted_cross_entropy
 from ltnb.losses.margin import ldam_margins, margin_cross_entropy
 from ltnb.losses.modified_cross_entropy import focal, gce, sce
+from ltnb.losses.smoothing import smoothed_labels, smoothing_factors
 from ltnb.losses.squared_error import mse_contrastive, mse_joint, mse_uniform
 from ltnb.losses.supervised_contrastive import supervised_contrastive
 from ltnb.losses.symmetric import mae, nce, nfl, nsl, rce
@@ -24,7 +27,9 @@ __all__ = [
     "bce_uniform",
     "ce_contrastive",
     "ce_uniform",
+    "class_balanced_weights",
     "class_temperatures",
+    "dot_regression",
     "focal",
     "gce",
     "ldam_margins",
@@ -39,6 +44,9 @@ __all__ = [
     "nsl",
     "rce",
     "sce",
+    "smoothed_labels",
+    "smoothing_factors",
     "supervised_contrastive",
     "valid_anchors",
+    "weighted_mean",
 ]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ltnb.geometry import PrototypeForm, anchored_prototypes
+from ltnb.geometry import PrototypeForm, anchored_prototypes, rotated
 
 
 class CosineClassifier(nn.Module):
@@ -133,3 +133,117 @@ class Projector(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (N, feature_dim) to unit rows (N, projection_dim)."""
         return F.normalize(self.mlp(x), dim=1)
+
+
+class RotatedClassifier(nn.Module):
+    """f_k(x) = s R w_k · x/‖x‖: a regular simplex w that is fixed but for a rotation R, which is trained.
+
+    The classifier of RBL (Peifeng et al., ICML 2023). Angles between classes stay those of the simplex whatever the
+    class counts are; only where the simplex points is learned, so that features need not be turned to meet it.
+
+    R = exp(A − Aᵀ) (``ltnb.geometry.rotation``) of the parameter ``generator_matrix`` A (d, d), which starts at 0, so
+    R at the identity; weight decay of A draws R back there. The ``anchors`` w (K, d) are a buffer, saved in the state;
+    ``weight`` is R w, computed anew at each access and with gradient of A.
+
+    Of the paper we could read the abstract, and of its code the beginning of the README. Neither says which loss the
+    classifier is trained with, nor whether it has a scale. The code needs geotorch, a library of orthogonal and
+    other constraints.
+
+    With features after a ReLU, what `AnchoredClassifier` says of them holds for every R; training may find a better R.
+    """
+
+    anchors: Tensor
+
+    def __init__(
+        self,
+        feature_dim: int,
+        num_classes: int,
+        *,
+        scale: float,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Place a simplex of ``num_classes`` vertices in ``feature_dim`` dimensions.
+
+        Args:
+            feature_dim: d, at least K−1.
+            num_classes: K, at least 2.
+            scale: s, positive.
+            generator: source of the simplex's orientation before R; without one, torch's global one, as in
+                `AnchoredClassifier`.
+
+        Raises:
+            ValueError: d < K−1, K < 2; scale is not positive.
+        """
+        super().__init__()
+        if not 0 < scale < math.inf:
+            raise ValueError(f"scale must be a positive number, got {scale}")
+        generator = torch.default_generator if generator is None else generator
+        anchors = anchored_prototypes(num_classes, feature_dim, form="simplex", generator=generator)
+        self.register_buffer("anchors", anchors.to(torch.get_default_dtype()))
+        self.generator_matrix = nn.Parameter(torch.zeros(feature_dim, feature_dim))
+        self.scale = scale
+
+    @property
+    def weight(self) -> Tensor:
+        """R w (K, d): unit rows, one a class."""
+        return rotated(self.anchors, self.generator_matrix).to(self.anchors.dtype)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map features (N, d) to logits (N, K) in [−s, s]."""
+        return self.scale * F.linear(F.normalize(features, dim=1), self.weight)
+
+
+class RescaledClassifier(nn.Module):
+    """f_k(x) = s_k (w_k · x + b_k): a trained linear classifier, of which only a scale a class is trained further.
+
+    Learnable weight scaling (LWS) of Kang et al. (ICLR 2020), a second stage with class-balanced sampling: directions
+    stay, lengths are learned, where τ-normalisation (``ltnb.models.corrections``) sets them. As in the released code
+    the bias is scaled with its vector.
+
+    ``scales`` s (K,) is the one parameter and starts at 1. ``frozen_weight`` w and ``frozen_bias`` b are buffers, saved
+    in the state; ``weight`` (K, d) and ``bias`` (K,) are s_k w_k and s_k b_k, those of the linear classifier that it
+    comes to, with gradient of s.
+    """
+
+    frozen_weight: Tensor
+    frozen_bias: Tensor | None
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Take over a trained classifier; its tensors are copied.
+
+        Args:
+            weight: w (K, d), one row a class, floating-point.
+            bias: b (K,), floating-point, or None.
+
+        Raises:
+            ValueError: weight is no floating-point matrix, or bias not a number for each of its rows.
+        """
+        super().__init__()
+        if weight.ndim != 2 or 0 in weight.shape or not weight.is_floating_point():
+            raise ValueError(
+                f"weight must be a non-empty floating-point matrix, one row a class; got shape {tuple(weight.shape)}, "
+                f"dtype {weight.dtype}"
+            )
+        num_classes = len(weight)
+        if bias is not None and (bias.shape != (num_classes,) or not bias.is_floating_point()):
+            raise ValueError(
+                f"bias must hold one floating-point number for each of {num_classes} classes, "
+                f"got shape {tuple(bias.shape)}, dtype {bias.dtype}"
+            )
+        self.register_buffer("frozen_weight", weight.detach().clone())
+        self.register_buffer("frozen_bias", None if bias is None else bias.detach().clone())
+        self.scales = nn.Parameter(torch.ones(num_classes, dtype=weight.dtype, device=weight.device))
+
+    @property
+    def weight(self) -> Tensor:
+        """s_k w_k (K, d)."""
+        return self.scales[:, None] * self.frozen_weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        """s_k b_k (K,), or None."""
+        return None if self.frozen_bias is None else self.scales * self.frozen_bias
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Map features (N, d) to logits (N, K)."""
+        return self.scales * F.linear(features, self.frozen_weight, self.frozen_bias)
