@@ -83,7 +83,8 @@ class Method(nn.Module):
         if settings.second_stage == "retrain":
             self.second_classifier = nn.Linear(feature_dim, num_classes)
         elif settings.second_stage == "rescale":
-            self.second_classifier = RescaledClassifier(feature_dim, num_classes)
+            assert isinstance(self.first_classifier, nn.Linear)
+            self.second_classifier = RescaledClassifier(self.first_classifier.weight, self.first_classifier.bias)
         counts = torch.tensor(class_counts)
         self.register_buffer("class_counts", counts, persistent=False)
         weights = losses.class_balanced_weights(counts, beta=settings.class_balance)
@@ -122,7 +123,7 @@ class Method(nn.Module):
             self.classifier.requires_grad_()
             if isinstance(self.second_classifier, RescaledClassifier):
                 assert isinstance(self.first_classifier, nn.Linear)
-                self.second_classifier.take(self.first_classifier)
+                self.second_classifier.take(self.first_classifier.weight, self.first_classifier.bias)
         else:
             if self.second_classifier is not None:
                 self.second_classifier.requires_grad_(False)
@@ -206,7 +207,7 @@ class Method(nn.Module):
             classification = (self.class_weights[targets] * of_images).mean()
         else:
             if self.settings.smoothing_head > 0 or self.settings.smoothing_tail > 0:
-                targets = losses.smoothed_labels(targets, self.smoothing)
+                targets = losses.smoothed_labels(targets, self.smoothing, len(self.smoothing))
             classification = F.cross_entropy(self.classifier(features), targets)
         return {"classification": classification, "total": classification}
 

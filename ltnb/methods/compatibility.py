@@ -168,8 +168,8 @@ def _second_stage_fits(settings: MethodSettings) -> None:
         )
     if settings.smoothing_head < settings.smoothing_tail:
         raise ValueError(
-            f"smoothing_head: {settings.smoothing_head} lies below smoothing_tail {settings.smoothing_tail}; label-aware "
-            "smoothing gives away most of the largest class's labels, expected at least as much"
+            f"smoothing_head: {settings.smoothing_head} lies below smoothing_tail {settings.smoothing_tail}; label-"
+            "aware smoothing gives away most of the largest class's labels, expected at least as much"
         )
     if settings.second_stage != "rebalance":
         return

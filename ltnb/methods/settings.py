@@ -107,11 +107,11 @@ class MethodSettings(BaseModel):
     # Of the contrasts with a momentum encoder. Their papers have 0.999 and 8,192 keys or more, and 100 times the steps.
     key_momentum: HalfOpenShare = 0.99
     queue_size: Count = 256
-    num_positives: NonNegative = 6  # k of KCL and TSC
+    num_positives: Count = 6  # k of KCL and TSC
     target_weight: Weight = 0.2  # λ of TSC's targets
     sample_weight: Weight = 0.05  # α of PaCo's sample positives; its own class centre counts 1
 
-    own_weight: Share = 0.1  # α of DSCL: the share of the image's own other view among its positives
+    own_weight: PositiveShare = 0.1111111111111111  # α of DSCL, the own other view's share of the positives; released as 1 to 8
 
     spread: Spread = "none"
     spread_weight: Weight = 1.0  # ν

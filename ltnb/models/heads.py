@@ -234,6 +234,13 @@ class RescaledClassifier(nn.Module):
         self.register_buffer("frozen_bias", None if bias is None else bias.detach().clone())
         self.scales = nn.Parameter(torch.ones(num_classes, dtype=weight.dtype, device=weight.device))
 
+    @torch.no_grad()
+    def take(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Take over vectors and bias of a classifier of the same shape, once it is trained."""
+        self.frozen_weight.copy_(weight)
+        if self.frozen_bias is not None and bias is not None:
+            self.frozen_bias.copy_(bias)
+
     @property
     def weight(self) -> Tensor:
         """s_k w_k (K, d)."""
