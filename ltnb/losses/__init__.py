@@ -12,6 +12,12 @@ from ltnb.losses.cross_entropy import ce_contrastive, ce_uniform
 from ltnb.losses.logit_adjustment import logit_adjusted_cross_entropy
 from ltnb.losses.margin import ldam_margins, margin_cross_entropy
 from ltnb.losses.modified_cross_entropy import focal, gce, sce
+from ltnb.losses.probabilistic import (
+    expected_logits,
+    probabilistic_contrastive,
+    running_class_means,
+    vmf_naturals,
+)
 from ltnb.losses.squared_error import mse_contrastive, mse_joint, mse_uniform
 from ltnb.losses.supervised_contrastive import supervised_contrastive
 from ltnb.losses.symmetric import mae, nce, nfl, nsl, rce
@@ -25,6 +31,7 @@ __all__ = [
     "ce_contrastive",
     "ce_uniform",
     "class_temperatures",
+    "expected_logits",
     "focal",
     "gce",
     "ldam_margins",
@@ -37,8 +44,11 @@ __all__ = [
     "nce",
     "nfl",
     "nsl",
+    "probabilistic_contrastive",
     "rce",
+    "running_class_means",
     "sce",
     "supervised_contrastive",
     "valid_anchors",
+    "vmf_naturals",
 ]
