@@ -14,6 +14,12 @@ from ltnb.losses.dot_regression import dot_regression
 from ltnb.losses.logit_adjustment import logit_adjusted_cross_entropy
 from ltnb.losses.margin import ldam_margins, margin_cross_entropy
 from ltnb.losses.modified_cross_entropy import focal, gce, sce
+from ltnb.losses.probabilistic import (
+    expected_logits,
+    probabilistic_contrastive,
+    running_class_means,
+    vmf_naturals,
+)
 from ltnb.losses.smoothing import smoothed_labels, smoothing_factors
 from ltnb.losses.squared_error import mse_contrastive, mse_joint, mse_uniform
 from ltnb.losses.supervised_contrastive import supervised_contrastive
@@ -30,6 +36,7 @@ __all__ = [
     "class_balanced_weights",
     "class_temperatures",
     "dot_regression",
+    "expected_logits",
     "focal",
     "gce",
     "ldam_margins",
@@ -42,11 +49,14 @@ __all__ = [
     "nce",
     "nfl",
     "nsl",
+    "probabilistic_contrastive",
     "rce",
+    "running_class_means",
     "sce",
     "smoothed_labels",
     "smoothing_factors",
     "supervised_contrastive",
     "valid_anchors",
+    "vmf_naturals",
     "weighted_mean",
 ]

@@ -111,7 +111,7 @@ class MethodSettings(BaseModel):
     target_weight: Weight = 0.2  # λ of TSC's targets
     sample_weight: Weight = 0.05  # α of PaCo's sample positives; its own class centre counts 1
 
-    own_weight: PositiveShare = 0.1111111111111111  # α of DSCL, the own other view's share of the positives; released as 1 to 8
+    own_weight: PositiveShare = 0.1111  # α of DSCL, the share of the image's own other view among its positives; 1 of 9
 
     spread: Spread = "none"
     spread_weight: Weight = 1.0  # ν
