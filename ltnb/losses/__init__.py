@@ -9,12 +9,16 @@ from ltnb.losses.anchors import valid_anchors
 from ltnb.losses.balanced_contrastive import balanced_contrastive
 from ltnb.losses.binary_cross_entropy import bce_contrastive, bce_joint, bce_uniform
 from ltnb.losses.cross_entropy import ce_contrastive, ce_uniform
+from ltnb.losses.decoupled import decoupled_contrastive
+from ltnb.losses.k_positive import draw_positives, k_positive_contrastive
 from ltnb.losses.logit_adjustment import logit_adjusted_cross_entropy
 from ltnb.losses.margin import ldam_margins, margin_cross_entropy
 from ltnb.losses.modified_cross_entropy import focal, gce, sce
+from ltnb.losses.parametric import parametric_contrastive
 from ltnb.losses.squared_error import mse_contrastive, mse_joint, mse_uniform
 from ltnb.losses.supervised_contrastive import supervised_contrastive
 from ltnb.losses.symmetric import mae, nce, nfl, nsl, rce
+from ltnb.losses.targeted import targeted_contrastive
 from ltnb.losses.temperatures import class_temperatures
 
 __all__ = [
@@ -25,8 +29,11 @@ __all__ = [
     "ce_contrastive",
     "ce_uniform",
     "class_temperatures",
+    "decoupled_contrastive",
+    "draw_positives",
     "focal",
     "gce",
+    "k_positive_contrastive",
     "ldam_margins",
     "logit_adjusted_cross_entropy",
     "mae",
@@ -37,8 +44,10 @@ __all__ = [
     "nce",
     "nfl",
     "nsl",
+    "parametric_contrastive",
     "rce",
     "sce",
     "supervised_contrastive",
+    "targeted_contrastive",
     "valid_anchors",
 ]
