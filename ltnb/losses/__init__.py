@@ -1,4 +1,4 @@
-"""Loss functions of the four papers, as pure functions of tensors, one family a file.
+"""Loss functions of the four papers and of the usual baselines, as pure functions of tensors, one family a file.
 
 Every loss takes float32, float64 or bfloat16, computes in at least float32 and returns that type. None of them reads
 a tensor's values back from an accelerator: on the CPU a bad value is a ValueError, elsewhere see each docstring.
