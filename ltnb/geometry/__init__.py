@@ -5,6 +5,7 @@ tightly each sits around its mean, `separation` the class-by-class metrics of BC
 what a classifier makes of the rest of the space, `hypersphere` the metrics of unit rows. `supports` are the caps in
 which classes lie, and `caps` draws points in them. `prototypes` are fixed before training, `rotation` turns them.
 which classes lie, and `caps` draws points in them. `prototypes` and `targets` are directions fixed before training.
+which classes lie, and `caps` draws points in them. `prototypes` and `targets` are directions
 
 What is measured is float64 on the device of the tensors it is measured on, which may have any floating dtype, and has
 no gradient. Points that are drawn have none either; they take the dtype of the centres they are drawn around. Only

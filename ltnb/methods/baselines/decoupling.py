@@ -9,8 +9,8 @@ from ltnb.methods.slots import Correction, Positive, SecondStage
 class CRT(MethodSettings):
     """cRT: cross-entropy on images as they come, then a new linear classifier with class-balanced sampling.
 
-    The encoder is frozen for it, its batch normalisation included. Ten epochs as in the paper; the learning rate, here and
-    in LWS, is the protocol's of the first stage, and was chosen among 0.01, 0.1 and 1 on held-out digits.
+    The encoder is frozen for it, its batch normalisation included. Ten epochs as in the paper; the learning rate, here
+    and in LWS, is that of the first stage, and was chosen among 0.01, 0.1 and 1 on held-out digits.
     """
 
     system: Literal["crt"] = "crt"
