@@ -52,6 +52,9 @@ class TrainingSettings(BaseModel):
     evaluate_every: Annotated[int, Field(ge=1)] = 5  # epochs; to look at only, nothing is chosen by it
     checkpoint_every: Annotated[int, Field(ge=1)] = 10  # epochs; where a killed run goes on from
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    # Of the training steps; weights, losses and evaluation stay in float32. bfloat16 pays on processors that have it.
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compiled: bool = False  # the encoder, by torch.compile: half a minute before the first step, and other last bits
     threads: Annotated[int, Field(ge=1)] = (
         1  # two runs side by side beat one on two threads; the last bits depend on it
     )
@@ -121,6 +124,8 @@ class Params(BaseModel):
                 except ValueError as error:
                     faults.setdefault(name, f"{error} (with the classes of {dataset})")
             epochs = self.training.epochs
+            if method.class_weighting == "deferred" and epochs < 2:
+                faults.setdefault(name, f"class_weighting: 'deferred' never begins in {epochs} epoch; expected 2")
             if "synthesis_start" in method.slots() and method.first_synthetic_epoch(epochs) > epochs:
                 faults.setdefault(name, f"synthesis: {method.synthesis!r} never begins in {epochs} epochs; expected 2")
         if faults:

@@ -158,7 +158,14 @@ def test_the_term_is_the_pure_loss_of_the_expected_queries_and_keys(system: Any)
     labels = torch.tensor(y.tolist() + [k for _, k in steps.queue[:7]])
     if system is PaCo:
         expected = losses.parametric_contrastive(
-            z, y, keys, labels, steps.classifier(features), COUNTS, sample_weight=settings.sample_weight, temperature=0.2
+            z,
+            y,
+            keys,
+            labels,
+            steps.classifier(features),
+            COUNTS,
+            sample_weight=settings.sample_weight,
+            temperature=0.2,
         )
     else:
         positives = losses.draw_positives(y, labels, number=6, generator=Generator().manual_seed(3))
