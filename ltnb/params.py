@@ -40,7 +40,9 @@ class TrainingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    encoder: Literal["resnet8", "resnet20", "resnet32", "cnn4"] = "resnet8"
+    encoder: Literal[
+        "resnet8", "resnet20", "resnet32", "resnet32-wide", "resnet34", "cnn4", "cnn8", "resnet50", "resnext50"
+    ] = "resnet8"
     epochs: Annotated[int, Field(ge=1)] = 60
     batch_size: Annotated[int, Field(ge=2)] = 48  # at most: an epoch is cut into nearly equal batches
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from ltnb import params
 from ltnb.methods import BCL, CrossEntropy, SupervisedContrastive
+from ltnb.models.encoders import NAMES
 
 GOOD = """\
 datasets:
@@ -75,6 +77,12 @@ def test_a_row_is_its_systems_defaults_and_what_it_changes(file: Path) -> None:
 def test_exponents_are_numbers_as_they_are_to_dvc(file: Path) -> None:
     file.write_text(GOOD, encoding="utf-8")
     assert params.load(file).methods["bcl"].temperature == 0.1
+
+
+def test_every_encoder_can_be_asked_for_by_its_name(file: Path) -> None:
+    assert get_args(params.TrainingSettings.model_fields["encoder"].annotation) == NAMES
+    file.write_text(GOOD.replace("{epochs: 10}", "{encoder: resnet32-wide}"), encoding="utf-8")
+    assert params.load(file).training.encoder == "resnet32-wide"
 
 
 def test_slots_without_effect_are_not_shown() -> None:
