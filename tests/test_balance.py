@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ltnb import balance, tables, trained_supports
 from ltnb.data.profiles import long_tail_counts
-from ltnb.methods import BCE3S, PAL, CrossEntropy, FeatRecon
+from ltnb.methods import BCE3S, LDAM, PAL, CrossEntropy, FeatRecon, PaCo, Resampling, TauNormalised
 from ltnb.methods.assembly import Method
 from ltnb.methods.stages import Stage
 from ltnb.runs import Run
@@ -150,6 +150,11 @@ GRADIENTS = {
     "linear": CrossEntropy(),
     "normalised": BCE3S(weight_decay=0.01, learning_rate=0.05),
     "cosine": PAL(classifier="cosine"),
+    # Whatever else is weighed, drawn or learned beside it.
+    "parametric": PaCo(queue_size=20),
+    "deferred": LDAM(weighting_start=0.5),
+    "resampled": Resampling(),
+    "corrected": TauNormalised(),
 }
 
 

@@ -44,7 +44,7 @@ COMBINATIONS = [
 ]
 
 
-SOFT = [(loss, head) for loss, head in COMBINATIONS if loss in ("cross-entropy", "binary", "mse")]
+SOFT = [(loss, head) for loss, head in COMBINATIONS if loss in slots.SOFT_LABELS]
 
 
 def settings_of(loss: Any, head: Any, **changes: Any) -> MethodSettings:
@@ -108,7 +108,7 @@ def loss_by_hand(loss: str, logits: list[float], label: list[float], margins: li
     if loss == "mse":
         return sum((f - share) ** 2 for f, share in zip(logits, label, strict=True))
     if loss == "dot-regression":
-        return (logits[label.index(1.0)] / DEFAULT_SCALE - 1) ** 2 / 2
+        return sum(share * (f / DEFAULT_SCALE - 1) ** 2 for f, share in zip(logits, label, strict=True)) / 2
     if loss in PARAMETERS:
         return loss_of_probabilities(loss, logits, label.index(1.0))
     if loss == "logit-adjusted":

@@ -8,7 +8,31 @@ import any_method
 import pytest
 from pydantic import ValidationError
 
-from ltnb.methods import BCE3S, BCL, FNPAL, PAL, CrossEntropy, FeatRecon, MethodSettings, SupervisedContrastive
+from ltnb.methods import (
+    BCE3S,
+    BCL,
+    CRT,
+    FNPAL,
+    KCL,
+    LDAM,
+    LWS,
+    PAL,
+    RBL,
+    TSC,
+    ClassBalanced,
+    CrossEntropy,
+    DotRegression,
+    FeatRecon,
+    LogitAdjustment,
+    MethodSettings,
+    MixUp,
+    PaCo,
+    PostHocAdjustment,
+    ProCo,
+    Resampling,
+    SupervisedContrastive,
+    TauNormalised,
+)  # fmt: skip
 
 IMPOSSIBLE: list[tuple[type[MethodSettings], dict[str, Any], str]] = [
     # Out of range.
@@ -30,6 +54,18 @@ IMPOSSIBLE: list[tuple[type[MethodSettings], dict[str, Any], str]] = [
     (CrossEntropy, {"feature_dim": 1}, "feature_dim.*greater than or equal to 2"),
     (CrossEntropy, {"snapshots": -1}, "snapshots"),
     (CrossEntropy, {"views": ()}, "views"),
+    (LDAM, {"weighting_start": 0.0}, "weighting_start.*greater than 0"),
+    (LDAM, {"weighting_start": 1.0}, "weighting_start.*less than 1"),
+    (ClassBalanced, {"class_balance": 1.0}, "class_balance.*less than 1"),
+    (TauNormalised, {"correction_strength": 0.0}, "correction_strength.*greater than 0"),
+    (KCL, {"key_momentum": 1.0}, "key_momentum.*less than 1"),
+    (KCL, {"queue_size": 0}, "queue_size.*greater than or equal to 1"),
+    (KCL, {"num_positives": 0}, "num_positives.*greater than or equal to 1"),
+    (TSC, {"target_weight": -0.1}, "target_weight.*greater than or equal to 0"),
+    (PaCo, {"sample_weight": -0.1}, "sample_weight.*greater than or equal to 0"),
+    (SupervisedContrastive, {"contrast": "decoupled", "own_weight": 0.0}, "own_weight.*greater than 0"),
+    (SupervisedContrastive, {"contrast": "decoupled", "own_weight": 1.1}, "own_weight.*less than or equal to 1"),
+    (CRT, {"smoothing_head": 1.0}, "smoothing_head.*less than 1"),
     # Unknown values and keys.
     (CrossEntropy, {"classifier": "cosin"}, "classifier.*'cosine'"),
     (CrossEntropy, {"views": ("mixed",)}, "views.*'mixup'"),
@@ -37,6 +73,9 @@ IMPOSSIBLE: list[tuple[type[MethodSettings], dict[str, Any], str]] = [
     (BCL, {"prototypes": "mlp"}, "prototypes.*'classifier'"),
     (BCL, {"averageing": "L1"}, "averageing"),
     (CrossEntropy, {"classification": "nce+gce"}, "classification.*'nce.rce'"),
+    (CrossEntropy, {"sampler": "balanced"}, "sampler.*'class-balanced'"),
+    (CrossEntropy, {"class_weighting": "drw"}, "class_weighting.*'deferred'"),
+    (CrossEntropy, {"correction": "tau"}, "correction.*'tau-normalised'"),
     # Losses without their parameters, or with none that counts.
     (CrossEntropy, {"classification": "focal"}, "focal_gamma: is missing; classification 'focal' needs it, expected"),
     (PAL, {"classification": "nfl"}, "focal_gamma: is missing"),
@@ -67,8 +106,20 @@ IMPOSSIBLE: list[tuple[type[MethodSettings], dict[str, Any], str]] = [
     (BCE3S, {"views": ("mixup", "cutmix")}, "views: .* leaves the class memory no un-mixed view"),
     (BCL, {"views": ("mixup", "strong", "strong")}, "views: 'mixup' has soft labels, and classification 'logit-adj"),
     (FNPAL, {"classification": "margin", "views": ("cutmix",)}, "views: 'cutmix' has soft labels.*'margin'"),
-    (CrossEntropy, {"views": ("mixup",), "second_stage": "rebalance"}, "views: 'mixup' comes first.*'rebalance'"),
-    (CrossEntropy, {"views": ("mixup",), "second_stage": "retrain"}, "views: 'mixup' comes first.*'retrain'"),
+    (FNPAL, {"classification": "focal", "focal_gamma": 1.0, "views": ("mixup",)}, "views: 'mixup' has soft .* 'focal'"),
+    (KCL, {"views": ("strong",)}, r"views: \['strong'\] has 1; contrast 'k-positive' .* expected two views"),
+    (PaCo, {"views": ("strong", "sim", "rand")}, "views: .* has 3; contrast 'parametric' compares a query with a key"),
+    (TSC, {"views": ("mixup", "strong")}, "views: 'mixup' has soft labels, and contrast 'targeted'"),
+    (KCL, {"views": ("strong", "cutmix")}, "views: 'cutmix' has soft labels, and contrast 'k-positive'"),
+    (PaCo, {"classified_views": "all"}, "classified_views: 'all' has no gradient .* expected 'first'"),
+    (ProCo, {"views": ("strong", "mixup", "strong")}, "views: 'mixup' has soft labels, and contrast 'probabilistic'"),
+    (SupervisedContrastive, {"contrast": "decoupled", "views": ("strong",)}, "views: .* has 1 to contrast;"),
+    (
+        SupervisedContrastive,
+        {"contrast": "decoupled", "views": ("strong", "strong")},
+        "views: .* has 1 to contrast; contrast 'decoupled' .* expected two after the first",
+    ),
+    (SupervisedContrastive, {"contrast": "decoupled", "views": ("strong",) * 4}, "views: .* has 3 to contrast;"),
     # Slots that do not fit each other.
     (CrossEntropy, {"classification": "binary"}, "classification: 'binary'.*'normalised', got 'linear'"),
     (CrossEntropy, {"classification": "mse", "classifier": "cosine"}, "classification: 'mse'.*got 'cosine'"),
@@ -90,7 +141,82 @@ IMPOSSIBLE: list[tuple[type[MethodSettings], dict[str, Any], str]] = [
     (FeatRecon, {"temperature": 0.5}, r"head_temperature: .* lies below temperature 0\.5"),
     (BCL, {"synthesis": "up-sampling", "synthetic_anchors": False}, "synthetic_anchors: false.*'supervised'"),
     (FeatRecon, {"synthesis": "up-sampling", "synthetic_features": 3}, "synthetic_features: up-sampling"),
+    (CrossEntropy, {"classification": "dot-regression"}, "classification: 'dot-regression' .* got 'linear'"),
+    (CrossEntropy, {"classification": "dot-regression", "classifier": "cosine"}, "'dot-regression' .* got 'cosine'"),
+    (PAL, {"classification": "dot-regression"}, "expected classifier to be 'anchored-cosine' or 'rotated', got 'anch"),
+    (DotRegression, {"classifier_scale": 5.0}, r"classifier_scale: 5\.0 has no effect on classification 'dot-regr"),
+    (RBL, {"classifier_scale": "noise-awar"}, "classifier_scale"),
+    (RBL, {"spread": "binary"}, "spread: 'binary' has nothing to move"),
+    (RBL, {"anchors": "optimised"}, "anchors: 'optimised' has no effect while classifier is 'rotated'"),
+    (RBL, {"classification": "binary"}, "classification: 'binary' .* got 'rotated'"),
+    (LWS, {"classifier": "cosine"}, "second_stage: 'rescale' .* expected classifier to be 'linear', got 'cosine'"),
+    (PAL, {"second_stage": "rescale"}, "second_stage: 'rescale' .* got 'anchored'"),
+    (TauNormalised, {"classifier": "normalised"}, "correction: 'tau-normalised' .* 'linear', got 'normalised'"),
+    (CRT, {"smoothing_tail": 0.1}, r"smoothing_head: 0\.0 lies below smoothing_tail 0\.1; .* at least as much"),
+    (LWS, {"smoothing_head": 0.1, "smoothing_tail": 0.4}, r"smoothing_head: 0\.1 lies below smoothing_tail 0\.4"),
+    # Class sizes are corrected for once.
+    (
+        LogitAdjustment,
+        {"correction": "logit-adjusted"},
+        "correction: 'logit-adjusted' corrects for the class sizes, and so does classification 'logit-adjusted'",
+    ),
+    (LogitAdjustment, {"correction": "tau-normalised"}, "correction: .* and so does classification"),
+    (LogitAdjustment, {"class_weighting": "balanced"}, "class_weighting: 'balanced' .* and so does classification"),
+    (LogitAdjustment, {"class_weighting": "deferred"}, "class_weighting: 'deferred' .* and so does classification"),
+    (LogitAdjustment, {"sampler": "class-balanced"}, "sampler: 'class-balanced' .* and so does classification"),
+    (PaCo, {"sampler": "class-balanced"}, "sampler: 'class-balanced' .* and so does contrast 'parametric'"),
+    (PaCo, {"correction": "logit-adjusted"}, "correction: 'logit-adjusted' .* and so does contrast 'parametric'"),
+    (ProCo, {"sampler": "class-balanced", "classification": "cross-entropy"}, "and so does contrast 'probabilistic'"),
+    (CRT, {"correction": "logit-adjusted"}, "correction: .* and so does second_stage 'retrain'"),
+    (LWS, {"correction": "tau-normalised"}, "correction: .* and so does second_stage 'rescale'"),
+    (TauNormalised, {"second_stage": "rebalance"}, "correction: .* and so does second_stage 'rebalance'"),
+    (PostHocAdjustment, {"sampler": "class-balanced"}, "correction: .* and so does sampler; expected one"),
+    (PostHocAdjustment, {"class_weighting": "deferred"}, "correction: .* and so does class_weighting; expected one"),
+    (Resampling, {"class_weighting": "balanced"}, "class_weighting: .* and so does sampler; expected one"),
 ]
+
+
+FITTING: list[MethodSettings] = [
+    MixUp(second_stage="rebalance"),  # which sees an image that is not mixed
+    MixUp(second_stage="rescale", smoothing_head=0.4, smoothing_tail=0.1),
+    ClassBalanced(views=("mixup",)),
+    DotRegression(views=("mixup",)),
+    LDAM(sampler="class-balanced", class_weighting="none"),
+    Resampling(second_stage="retrain"),
+    KCL(sampler="class-balanced", temperature=0.07),
+    PaCo(second_stage="retrain"),
+    # A term that does not count corrects for nothing.
+    LogitAdjustment(
+        classification_weight=0.0, views=("strong", "strong"), contrast="k-positive", sampler="class-balanced"
+    ),
+    ProCo(classification="cross-entropy", contrast_weight=0.0, class_weighting="balanced"),
+    ClassBalanced(classification="logit-adjusted", class_balance=0.0),
+    RBL(classification="dot-regression"),
+    RBL(classification="margin", margins="ldam"),
+    RBL(classifier_scale="noise-aware"),
+    TSC(prototype_momentum=0.5),
+    SupervisedContrastive(
+        contrast="decoupled", own_weight=1.0, classification="cross-entropy", views=("mixup", "weak", "strong")
+    ),
+]
+
+
+@pytest.mark.parametrize("settings", FITTING, ids=lambda settings: settings.system)
+def test_what_goes_together_is_taken(settings: MethodSettings) -> None:
+    for name in settings.model_fields_set:
+        assert name in settings.slots()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("class_balance", 0.9, "second_stage to be 'rebalance' or class_weighting to be 'balanced' or 'deferred'"),
+        ("prototype_momentum", 0.5, "contrast to be 'balanced' or contrast to be 'targeted'"),
+    ],
+)
+def test_a_setting_of_several_slots_names_them_all(name: str, value: Any, told: str) -> None:
+    with pytest.raises(ValidationError, match=f"{name}: {value!r} has no effect .* expected {told}"):
+        CrossEntropy(**{name: value})
 
 
 @pytest.mark.parametrize(("system", "changes", "told"), IMPOSSIBLE)
@@ -164,6 +290,8 @@ COUNTS = [14, 6, 3, 1]
         (FeatRecon(head_above=5, nearest_heads=3), "nearest_heads: 3 of 2 classes with more than 5 .* at most 2"),
         (FeatRecon(head_above=100), "nearest_heads: 2 of 0 classes"),
         (PAL(feature_dim=2), "feature_dim: 2 cannot hold the simplex of 4 anchors; expected at least 3, or anchors"),
+        (RBL(feature_dim=2), "feature_dim: 2 cannot hold the simplex of 4 anchors; expected at least 3"),
+        (DotRegression(feature_dim=2), "feature_dim: 2 cannot hold .* at least 3, or anchors to be 'optimised'"),
         (BCL(prototypes="anchored", projection_dim=2), "projection_dim: 2 cannot hold .* expected at least 3"),
     ],
 )
@@ -183,6 +311,9 @@ def test_classes_at_the_limit_are_fine() -> None:
     FeatRecon(synthesis="none").check_classes(COUNTS)
     FeatRecon(head_mix=1.0).check_classes(COUNTS)  # no class borrows from a head
     BCL(complement=False, projection_dim=2).check_classes(COUNTS)
+    RBL(feature_dim=3).check_classes(COUNTS)
+    DotRegression(feature_dim=2, anchors="optimised").check_classes(COUNTS)
+    TSC(projection_dim=2).check_classes(COUNTS)  # its targets need no simplex
 
 
 def test_settings_at_random_are_taken_or_refused_by_name() -> None:

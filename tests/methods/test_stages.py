@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ltnb import training
 from ltnb.data.prepare import Dataset
-from ltnb.methods import BCE3S, BCL, PAL, CrossEntropy, MethodSettings
+from ltnb.methods import BCE3S, BCL, KCL, LDAM, LWS, PAL, RBL, TSC, CrossEntropy, MethodSettings, PaCo, ProCo
 from ltnb.methods.assembly import Method
 from ltnb.methods.stages import Stage
 
@@ -42,6 +42,8 @@ def test_stages_of_each_kind() -> None:
     assert rebalanced.stages(FIRST) == [FIRST, Stage("classifier", 4, 0.5, 0, 0.0, "instance")]
     retrained = method_of(CrossEntropy(second_stage="retrain")).stages(FIRST)
     assert retrained == [FIRST, Stage("classifier", 10, 0.01, 0, 0.0, "class-balanced")]
+    rescaled = method_of(LWS(second_stage_epochs=3, second_stage_learning_rate=0.2)).stages(FIRST)
+    assert rescaled == [FIRST, Stage("classifier", 3, 0.2, 0, 0.0, "class-balanced")]
 
 
 def test_a_rows_own_optimiser_replaces_the_protocols_in_the_first_stage_alone() -> None:
@@ -56,13 +58,16 @@ def test_a_rows_own_optimiser_replaces_the_protocols_in_the_first_stage_alone() 
         (BCE3S(second_stage="rebalance"), {"first_classifier.weight", "first_classifier.bias"}),
         (BCL(second_stage="retrain"), {"second_classifier.weight", "second_classifier.bias"}),
         (PAL(second_stage="retrain"), {"second_classifier.weight", "second_classifier.bias"}),
+        (LWS(), {"second_classifier.scales"}),
+        (KCL(), {"second_classifier.weight", "second_classifier.bias"}),
+        (RBL(classification="cross-entropy", second_stage="rebalance"), {"first_classifier.generator_matrix"}),
     ],
 )
 def test_what_each_stage_trains(settings: MethodSettings, trained_names: set[str]) -> None:
     method = method_of(settings)
     names = {id(p): name for name, p in method.named_parameters()}
     first = {names[id(p)] for p in method.begin(0)}
-    assert first == {name for name in names.values() if not name.startswith("second_classifier")}
+    assert first == {name for name in names.values() if not name.startswith(("second_classifier", "contrast.key_"))}
     assert {names[id(p)] for p in method.begin(1)} == trained_names
     assert {name for name, p in method.named_parameters() if p.requires_grad} == trained_names
     assert not method.train().encoder.training
@@ -76,6 +81,12 @@ def test_what_each_stage_trains(settings: MethodSettings, trained_names: set[str
         BCE3S(second_stage="rebalance", max_norm=0.3, second_stage_epochs=2),
         BCL(second_stage="retrain", prototypes="ema", second_stage_epochs=2),
         PAL(second_stage="retrain", second_stage_epochs=2, snapshots=1),
+        KCL(second_stage="retrain", second_stage_epochs=2, queue_size=9, snapshots=1),
+        TSC(second_stage="retrain", second_stage_epochs=2),
+        PaCo(second_stage="retrain", second_stage_epochs=2),
+        ProCo(second_stage="retrain", second_stage_epochs=2),
+        LDAM(second_stage="retrain", second_stage_epochs=2),
+        RBL(second_stage="retrain", second_stage_epochs=2),
     ],
     ids=lambda settings: settings.system,
 )
@@ -84,7 +95,7 @@ def test_the_second_stage_moves_the_classifier_and_nothing_else(
 ) -> None:
     changes = settings.model_fields_set - {name for name in type(settings)._owners if "second_stage" in name}
     kept = {name: getattr(settings, name) for name in changes - {"second_stage", "max_norm"}}
-    alone, first_state = trained(type(settings)(**kept), dataset, tmp_path / "alone")
+    alone, first_state = trained(type(settings)(**kept, second_stage="none"), dataset, tmp_path / "alone")
     both, second_state = trained(settings, dataset, tmp_path / "both")
     moved = "first_classifier" if settings.second_stage == "rebalance" else "second_classifier"
     # Byte for byte, statistics of batch normalisation, prototypes and memory included.

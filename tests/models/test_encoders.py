@@ -87,6 +87,37 @@ def test_a_last_linear_layer_sets_the_dimension(feature_dim: int) -> None:
     assert added == 65 * feature_dim
 
 
+@pytest.mark.parametrize("name", ["resnet8", "cnn4"])
+@pytest.mark.parametrize("feature_dim", [None, 3])
+@pytest.mark.parametrize("last_relu", [True, False])
+def test_features_with_batch_normalisation_are_those_without_it_normalised(
+    name: str, feature_dim: int | None, last_relu: bool
+) -> None:
+    torch.manual_seed(0)
+    usual = encoder(name, 1, last_relu=last_relu, feature_dim=feature_dim)
+    after = torch.rand(())
+    torch.manual_seed(0)
+    network = encoder(name, 1, last_relu=last_relu, feature_dim=feature_dim, feature_norm=True)
+    assert torch.equal(torch.rand(()), after)  # it draws nothing
+    state = network.state_dict()
+    assert all(torch.equal(values, state[key]) for key, values in usual.state_dict().items())
+    assert not any("feature_norm" in key for key in usual.state_dict())
+    added = sum(p.numel() for p in network.parameters()) - sum(p.numel() for p in usual.parameters())
+    assert added == 2 * network.feature_dim  # scale and shift
+    images = torch.randn(12, 1, 16, 16)
+    x, features = usual(images), network(images)
+    assert features.shape == (12, network.feature_dim)
+    expected = (x - x.mean(dim=0)) / (x.var(dim=0, unbiased=False) + 1e-5).sqrt()
+    torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-4)
+    assert (features < 0).any()
+    # Evaluated, by what it saw in training: a tenth of one batch.
+    usual.eval()
+    network.eval()
+    running_mean, running_var = 0.1 * x.mean(dim=0), 0.9 + 0.1 * x.var(dim=0)
+    expected = (usual(images) - running_mean) / (running_var + 1e-5).sqrt()
+    torch.testing.assert_close(network(images), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_the_options_do_not_disturb_the_default() -> None:
     torch.manual_seed(0)
     network = encoder("resnet8", in_channels=1)
