@@ -16,6 +16,9 @@ from ltnb.data.mappings import CIFAR10_CLASSES, CIFAR100_CLASSES
 IMAGE_ENDINGS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 PARTS = ("train", "test")
 
+#: What numpy and zipfile raise on reading an archive, depending on the byte that is wrong.
+DAMAGES = (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile)
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -188,8 +191,7 @@ def npz(file: Path) -> Listing:
                 labels[part] = arrays[f"{part}_labels"]
     except _Misfit as error:
         raise ValueError(f"{file}: {error}") from None
-    # What numpy and zipfile raise, depending on the byte that is wrong.
-    except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile) as error:
+    except DAMAGES as error:
         raise ValueError(f"{file} is damaged: {error}") from error
     if lacking:
         raise ValueError(f"{file}: {lacking[0]} is missing; expected the arrays {', '.join(_ARRAYS)}")

@@ -12,7 +12,6 @@ import hashlib
 import io
 import json
 import math
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ltnb.data.listings import DAMAGES
 from ltnb.data.long_tail import class_groups, long_tail_subset
 from ltnb.data.noise import asymmetric_noise, realised_transition_matrix, symmetric_noise, transition_matrix
 from ltnb.data.settings import DatasetSettings
@@ -232,8 +232,7 @@ def load(folder: Path) -> Dataset:
     try:
         with np.load(io.BytesIO(content)) as stored:
             arrays = {key: stored[key] for key in stored.files}
-    # What numpy and zipfile raise, depending on the byte that is wrong.
-    except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile) as error:
+    except DAMAGES as error:
         raise ValueError(f"{arrays_file} is damaged: {error}") from error
     actual = fingerprint(arrays)
     try:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ltnb.data.facts import Facts
 from ltnb.data.image_files import ImageFiles
+from ltnb.data.listings import DAMAGES
 from ltnb.data.mappings import CIFAR10_CLASSES, CIFAR100_CLASSES
 from ltnb.data.settings import DatasetSettings
 
@@ -166,7 +167,7 @@ def archive(file: Path) -> Tensor:
     with np.load(file, allow_pickle=False) as arrays:
         try:
             parts = [torch.from_numpy(arrays[f"{part}_images"]) for part in ("train", "test")]
-        except (ValueError, OSError) as error:
+        except DAMAGES as error:
             raise ValueError(f"{file} is damaged: {error}") from error
     images = torch.cat([part if part.ndim == 4 else part.unsqueeze(3) for part in parts]).movedim(3, 1)
     height, width = images.shape[2:]
