@@ -119,8 +119,10 @@ class Params(BaseModel):
         faults: dict[str, str] = {}
         for name, method in self.methods.items():
             for dataset, settings in self.datasets.items():
+                if settings.facts is None:
+                    continue  # its classes are known when its files are looked at: `check_files`
                 try:
-                    method.check_classes(settings.expected_label_counts)
+                    method.check_classes(settings.expected_label_counts(settings.facts))
                 except ValueError as error:
                     faults.setdefault(name, f"{error} (with the classes of {dataset})")
             epochs = self.training.epochs
@@ -206,6 +208,36 @@ def load(file: Path | None = None) -> Params:
         raise ParamsError("\n".join(faults)) from None
 
 
+def check_files(params: Params, file: Path) -> None:
+    """Check what only the files of a data set tell: a folder's classes, and whether the settings and methods fit them.
+
+    No image is opened. Of the other sources everything was checked by `load`.
+
+    Args:
+        params: what a params file holds.
+        file: that file, in the project's folder.
+
+    Raises:
+        ParamsError: files are missing or not as expected, or something does not fit; the message names the key.
+    """
+    faults = []
+    for name, settings in params.datasets.items():
+        if settings.facts is not None:
+            continue
+        try:
+            counts = settings.expected_label_counts(settings.facts_in(file.parent))
+        except (ValueError, OSError) as error:
+            faults.append(f"{file}: datasets.{name}: {error}")
+            continue
+        for method_name, method in params.methods.items():
+            try:
+                method.check_classes(counts)
+            except ValueError as error:
+                faults.append(f"{file}: methods.{method_name}: {error} (with the classes of {name})")
+    if faults:
+        raise ParamsError("\n".join(faults))
+
+
 def _fault(details: ErrorDetails, file: Path, lines: Any) -> str:
     path = list(details["loc"])
     system = None
@@ -279,6 +311,7 @@ def _line(lines: Any, path: Sequence[int | str]) -> int:
 
 if __name__ == "__main__":
     try:
-        load()
+        file = find_project() / FILE_NAME
+        check_files(load(file), file)
     except ParamsError as error:
         sys.exit(str(error))
