@@ -75,7 +75,7 @@ def auto_augment(images: Tensor, generator: Generator) -> Tensor:
 
     The table is the paper's, its ranges are those of the released code and of torchvision. Rotations and shears are
     bilinear, not to the nearest pixel; shifts are whole pixels; nothing but equalising and posterising rounds to the
-    256 levels of a file.
+    256 levels of a file. `FILL` enters at the border.
 
     Args:
         images: (N, 1 or 3, H, W) floating point in [0, 1].
@@ -122,7 +122,8 @@ def operate(images: Tensor, operation: Tensor, change: Tensor) -> Tensor:
         operation: (N,) int64, places in `OPERATIONS`.
         change: (N,), in the units of `OPERATIONS`; posterising and solarising take its absolute value.
     """
-    # Few images draw one operation. On an accelerator the host would have to wait until it knows which.
+    # Few images draw one operation: to give each only those costs a CPU a sixth. An accelerator would have to tell the
+    # host which they are, and stand idle until the host has heard and answered; there, all images go through all.
     apply = _where_drawn if images.device.type == "cpu" else _everywhere
     for names, function in _FUNCTIONS.items():
         chosen = torch.stack([operation == _PLACES[name] for name in names]).any(dim=0)

@@ -67,6 +67,13 @@ def test_each_operation_is_torchvisions_on_each_image(shape, name):
         torch.testing.assert_close(view, TORCHVISION[name](image, single), atol=1e-4, rtol=0)
 
 
+def test_mid_grey_enters_at_the_border():
+    white = torch.ones(1, 3, 16, 16)
+    shifted = operate(white, torch.tensor([PLACES["translate x"]]), torch.tensor([0.25]))
+    assert (shifted[..., :4] == 128 / 255).all()
+    torch.testing.assert_close(shifted[..., 4:], white[..., 4:], atol=1e-5, rtol=0)
+
+
 def test_identity_is_exact():
     batch = noise_bytes((6, 3, 16, 16)) / 255
     assert torch.equal(operate(batch, torch.zeros(6, dtype=torch.int64), SHARES), batch)
@@ -83,6 +90,13 @@ def test_operations_of_one_batch_do_not_mix(monkeypatch, way):
     assert torch.equal(batch, before)
     for name, view, image, single in zip(list(OPERATIONS) * 2, together, batch, change.tolist(), strict=True):
         torch.testing.assert_close(view, TORCHVISION[name](image, single), atol=1e-4, rtol=0)
+
+
+def test_both_ways_give_the_same_views(monkeypatch):
+    batch = noise_bytes((256, 3, 32, 32)) / 255
+    here = auto_augment(batch, seeded())
+    monkeypatch.setattr(module, "_where_drawn", module._everywhere)
+    torch.testing.assert_close(auto_augment(batch, seeded()), here, atol=1e-6, rtol=0)
 
 
 def test_an_accelerator_is_not_asked_for_values():
