@@ -1,86 +1,181 @@
-"""Images per second of each view of a batch, against torchvision's transforms image by image.
+"""Images per second of each view of a batch, against the usual loader: two workers, Pillow images, one by one.
 
-torchvision v2 draws one set of parameters for a whole batch, so the plain way to give each image its own is
-a loop. What is compared does the same work, but not always by the same law: torchvision's RandAugment has two more
-operations and one strength, its mixup and CutMix one share a batch and one view of each image where ours draws two.
-All take turns, and the fastest round of each counts: the one that the machine disturbed least.
+What is compared does the same work, but not always by the same law: torchvision's RandAugment has two more operations
+and one strength, its mixup and CutMix one share a batch and one view of each image where ours draws two. Its images
+come as decoded Pillow images and leave as float tensors, ours come as bytes on the device.
 
-    python benchmarks/augmentation.py
+Both take turns, and the fastest round of each counts: the one that the machine disturbed least. Images per second are
+those of the wall clock, of one core here (or an accelerator) and of two there. On a machine with other work the
+comparison is that per busy core: images per second of processor time, of the workers there, of this process here.
+
+    python benchmarks/augmentation.py [--device cuda] [--rounds 5]
 """
 
+import argparse
 import platform
-from collections.abc import Callable
-from time import perf_counter
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+import PIL
 import torch
 import torchvision
+from PIL import Image, ImageFilter
 from torch import Tensor
-from torchvision.transforms import InterpolationMode, v2
+from torch.utils.data import DataLoader, get_worker_info
+from torchvision.transforms import AutoAugmentPolicy, InterpolationMode, v2
 
 from ltnb.data.augmentation import VIEWS
 from ltnb.data.views import MIXED_VIEWS, draw
 
-ROUNDS = 10
+BATCH, BATCHES, WORKERS = 256, 8, 2
 NUM_CLASSES = 10
-SHAPES = [(256, 1, 16, 16), (256, 3, 32, 32)]
+SHAPES = [(1, 16, 16), (3, 32, 32)]
 POLICIES = [*VIEWS, *MIXED_VIEWS][1:]  # "none" is a cast
 
-View = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+@dataclass(frozen=True)
+class Speed:
+    """Images per second, by the wall clock and per busy core."""
+
+    wall: float
+    core: float
+
+    def better(self, other: "Speed") -> "Speed":
+        """The larger of each."""
+        return Speed(max(self.wall, other.wall), max(self.core, other.core))
 
 
-def image_by_image(policy: str, size: int) -> View:
-    """The view in torchvision's own transforms."""
-    crop = [v2.RandomCrop(size, padding=2)]
-    strong = [v2.RandomAffine(15, (1 / 16, 1 / 16), (0.8, 1.2), interpolation=InterpolationMode.BILINEAR), *crop]
-    sim = [
-        v2.RandomResizedCrop(size, (0.6, 1)),
-        v2.RandomApply([v2.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0.8),
-        v2.RandomGrayscale(0.2),
-    ]
-    rand = [*sim, v2.RandAugment(num_ops=1, interpolation=InterpolationMode.BILINEAR)]
-    alone = {"weak": crop, "strong": strong, "sim": sim, "rand": rand, "mixup": strong, "cutmix": strong}
-    transform = v2.Compose([v2.ToDtype(torch.float32, scale=True), *alone[policy]])
+def blurred(image: Image.Image) -> Image.Image:
+    return image.filter(ImageFilter.GaussianBlur(torch.empty(()).uniform_(0.1, 2).item()))
+
+
+def transform(policy: str, size: int) -> v2.Compose:
+    """The view of one Pillow image in torchvision's own transforms."""
+    bilinear = InterpolationMode.BILINEAR
+    weak = [v2.RandomCrop(size, padding=2)]
+    strong = [v2.RandomAffine(15, (1 / 16, 1 / 16), (0.8, 1.2), interpolation=bilinear), *weak]
+    crop_flip = [v2.RandomCrop(size, padding=size // 8), v2.RandomHorizontalFlip()]
+    colours = [v2.RandomApply([v2.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0.8), v2.RandomGrayscale(0.2)]
+    sim = [v2.RandomResizedCrop(size, (0.6, 1)), *colours]
+    sim_flip = [v2.RandomResizedCrop(size, (0.2, 1)), v2.RandomHorizontalFlip(), *colours]
+    rand = [v2.RandAugment(num_ops=1, interpolation=bilinear)]
+    before = {
+        "weak": weak,
+        "strong": strong,
+        "sim": sim,
+        "rand": [*sim, *rand],
+        "crop-flip": crop_flip,
+        "auto": [*crop_flip, v2.AutoAugment(AutoAugmentPolicy.CIFAR10, fill=128)],
+        "sim-flip": sim_flip,
+        "sim-blur": [*sim_flip, v2.RandomApply([v2.Lambda(blurred)], 0.5)],
+        "rand-flip": [*sim_flip, *rand],
+        "mixup": strong,
+        "cutmix": strong,
+    }[policy]
+    after = [v2.RandomErasing(1, (0.25, 0.25), (1, 1))] if policy == "auto" else []
+    return v2.Compose([*before, v2.ToImage(), v2.ToDtype(torch.float32, scale=True), *after])
+
+
+def loader(images: Tensor, labels: Tensor, policy: str) -> DataLoader:
+    """Batches of views and labels, the worker that made them and its processor time so far."""
     mix = {"mixup": v2.MixUp(num_classes=NUM_CLASSES), "cutmix": v2.CutMix(num_classes=NUM_CLASSES)}.get(policy)
 
-    def view(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        moved = torch.stack([transform(image) for image in images])
-        return mix(moved, labels) if mix else (moved, labels)
+    view = transform(policy, images.shape[-1])
+    decoded = [v2.functional.to_pil_image(image) for image in images]
 
-    return view
+    def collate(samples: list[tuple[Image.Image, Tensor]]) -> tuple[Tensor, Tensor, int, float]:
+        views, y = torch.stack([view(image) for image, _ in samples]), torch.stack([label for _, label in samples])
+        if mix:
+            views, y = mix(views, y)
+        return views, y, get_worker_info().id, time.process_time()
+
+    samples = list(zip(decoded, labels, strict=True))
+    return DataLoader(samples, BATCH, collate_fn=collate, num_workers=WORKERS, persistent_workers=True)
 
 
-def batched(policy: str) -> View:
-    """The view as `ltnb` draws it."""
-    generator = torch.Generator().manual_seed(0)
-    return lambda images, labels: draw(images, labels, policy, generator, num_classes=NUM_CLASSES)
+def loader_speed(batches: DataLoader) -> Callable[[], Speed]:
+    busy = dict.fromkeys(range(WORKERS), 0.0)
+
+    def measure() -> Speed:
+        before, start = sum(busy.values()), time.perf_counter()
+        for _views, _labels, worker, seconds in batches:
+            busy[worker] = seconds
+        return speed(time.perf_counter() - start, sum(busy.values()) - before)
+
+    return measure
+
+
+def batched_speed(images: Tensor, labels: Tensor, policy: str) -> Callable[[], Speed]:
+    generator = torch.Generator(images.device).manual_seed(0)
+    wait: Callable[[], None] = torch.cuda.synchronize if images.device.type == "cuda" else lambda: None
+
+    def measure() -> Speed:
+        wait()
+        start, busy = time.perf_counter(), time.process_time()
+        for batch, y in zip(images.split(BATCH), labels.split(BATCH), strict=True):
+            draw(batch, y, policy, generator, num_classes=NUM_CLASSES)
+        wait()
+        return speed(time.perf_counter() - start, time.process_time() - busy)
+
+    return measure
+
+
+def speed(wall: float, core: float) -> Speed:
+    return Speed(BATCH * BATCHES / wall, BATCH * BATCHES / core)
+
+
+def best(ways: Iterable[Callable[[], Speed]], rounds: int) -> list[Speed]:
+    """The best of the rounds of each, taken in turns, after one to warm up."""
+    ways = list(ways)
+    speeds = [Speed(0, 0) for _ in ways]
+    for round_ in range(rounds + 1):
+        for i, measure in enumerate(ways):
+            measured = measure()
+            if round_ > 0:
+                speeds[i] = speeds[i].better(measured)
+    return speeds
+
+
+def processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
 
 
 def main() -> None:
-    torch.set_num_threads(1)  # a second one slows the loop down: single images are too small to share
-    generator = torch.Generator().manual_seed(0)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu", help="where the batched views are drawn")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    device = torch.device(arguments.device)
+    accelerator = f", {torch.cuda.get_device_name(device)}" if device.type == "cuda" else ", 1 thread"
     print(
-        f"torch {torch.__version__}, torchvision {torchvision.__version__}, {platform.machine()}, "
-        f"{torch.get_num_threads()} thread, fastest of {ROUNDS} rounds"
+        f"torch {torch.__version__}, torchvision {torchvision.__version__}, Pillow {PIL.__version__}, "
+        f"{processor()}{accelerator}, {WORKERS} workers, best of {arguments.rounds} rounds of {BATCH * BATCHES} images"
     )
-    print("batch             view     ltnb images/s   torchvision images/s   ratio")
+    print("                             images/s (wall)           images/s per busy core")
+    print("images        policy         ltnb     loader  ratio        ltnb     loader  ratio")
+    generator = torch.Generator().manual_seed(0)
     for shape in SHAPES:
-        images = torch.randint(256, shape, generator=generator, dtype=torch.uint8)
-        labels = torch.randint(NUM_CLASSES, shape[:1], generator=generator)
-        ways = {
-            (policy, library): view
-            for policy in POLICIES
-            for library, view in (("ltnb", batched(policy)), ("torchvision", image_by_image(policy, shape[-1])))
-        }
-        seconds = dict.fromkeys(ways, float("inf"))
-        for _ in range(ROUNDS):
-            for way, view in ways.items():
-                start = perf_counter()
-                view(images, labels)
-                seconds[way] = min(seconds[way], perf_counter() - start)
+        images = torch.randint(256, (BATCH * BATCHES, *shape), generator=generator, dtype=torch.uint8)
+        labels = torch.randint(NUM_CLASSES, (BATCH * BATCHES,), generator=generator)
         for policy in POLICIES:
-            ours, theirs = (shape[0] / seconds[policy, library] for library in ("ltnb", "torchvision"))
+            ours, theirs = best(
+                [
+                    batched_speed(images.to(device), labels.to(device), policy),
+                    loader_speed(loader(images, labels, policy)),
+                ],
+                arguments.rounds,
+            )
             print(
-                f"{' × '.join(map(str, shape)):<17} {policy:<8} {ours:>13,.0f} {theirs:>22,.0f} {ours / theirs:>7.1f}"
+                f"{' × '.join(map(str, shape)):<13} {policy:<10}"
+                f"{ours.wall:>9,.0f} {theirs.wall:>10,.0f} {ours.wall / theirs.wall:>6.1f} "
+                f"{ours.core:>11,.0f} {theirs.core:>10,.0f} {ours.core / theirs.core:>6.1f}",
+                flush=True,
             )
 
 

@@ -52,6 +52,9 @@ class TrainingSettings(BaseModel):
     evaluate_every: Annotated[int, Field(ge=1)] = 5  # epochs; to look at only, nothing is chosen by it
     checkpoint_every: Annotated[int, Field(ge=1)] = 10  # epochs; where a killed run goes on from
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    # Of the training steps; weights, losses and evaluation stay in float32. bfloat16 pays on processors that have it.
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compiled: bool = False  # the encoder, by torch.compile: half a minute before the first step, and other last bits
     threads: Annotated[int, Field(ge=1)] = (
         1  # two runs side by side beat one on two threads; the last bits depend on it
     )
@@ -116,11 +119,15 @@ class Params(BaseModel):
         faults: dict[str, str] = {}
         for name, method in self.methods.items():
             for dataset, settings in self.datasets.items():
+                if settings.facts is None:
+                    continue  # its classes are known when its files are looked at: `check_files`
                 try:
-                    method.check_classes(settings.expected_label_counts)
+                    method.check_classes(settings.expected_label_counts(settings.facts))
                 except ValueError as error:
                     faults.setdefault(name, f"{error} (with the classes of {dataset})")
             epochs = self.training.epochs
+            if method.class_weighting == "deferred" and epochs < 2:
+                faults.setdefault(name, f"class_weighting: 'deferred' never begins in {epochs} epoch; expected 2")
             if "synthesis_start" in method.slots() and method.first_synthetic_epoch(epochs) > epochs:
                 faults.setdefault(name, f"synthesis: {method.synthesis!r} never begins in {epochs} epochs; expected 2")
         if faults:
@@ -201,6 +208,36 @@ def load(file: Path | None = None) -> Params:
         raise ParamsError("\n".join(faults)) from None
 
 
+def check_files(params: Params, file: Path) -> None:
+    """Check what only the files of a data set tell: a folder's classes, and whether the settings and methods fit them.
+
+    No image is opened. Of the other sources everything was checked by `load`.
+
+    Args:
+        params: what a params file holds.
+        file: that file, in the project's folder.
+
+    Raises:
+        ParamsError: files are missing or not as expected, or something does not fit; the message names the key.
+    """
+    faults = []
+    for name, settings in params.datasets.items():
+        if settings.facts is not None:
+            continue
+        try:
+            counts = settings.expected_label_counts(settings.facts_in(file.parent))
+        except (ValueError, OSError) as error:
+            faults.append(f"{file}: datasets.{name}: {error}")
+            continue
+        for method_name, method in params.methods.items():
+            try:
+                method.check_classes(counts)
+            except ValueError as error:
+                faults.append(f"{file}: methods.{method_name}: {error} (with the classes of {name})")
+    if faults:
+        raise ParamsError("\n".join(faults))
+
+
 def _fault(details: ErrorDetails, file: Path, lines: Any) -> str:
     path = list(details["loc"])
     system = None
@@ -274,6 +311,7 @@ def _line(lines: Any, path: Sequence[int | str]) -> int:
 
 if __name__ == "__main__":
     try:
-        load()
+        file = find_project() / FILE_NAME
+        check_files(load(file), file)
     except ParamsError as error:
         sys.exit(str(error))

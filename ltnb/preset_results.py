@@ -32,7 +32,9 @@ ACCURACY = [*KEYS, "group", "accuracy"]
 HISTORY = [
     *KEYS, "epoch", "test_accuracy", "train_accuracy_clean", "memorised", "recovered", "classifier_smallest_angle"
 ]  # fmt: skip
-ABSENT = {"dataset": {"noise": "none"}}  # what a part of the settings says by not saying it
+ABSENT = {
+    "dataset": {"noise": "none", "tail": "exponential", "subset": "shuffled"}
+}  # what a part of the settings says by not saying it
 
 Settings = dict[str, dict[str, Any]]
 Origins = dict[str, dict[str, Any]]

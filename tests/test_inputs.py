@@ -1,8 +1,10 @@
 """What a notebook starts from: the pipeline's files, or, by hand, its own in scratch/."""
 
+import re
 from pathlib import Path
 
 import pytest
+from image_sources import write_folder
 from mnist_files import write_mnist
 
 from ltnb import inputs
@@ -52,6 +54,22 @@ def test_a_root_is_relative_to_the_project_wherever_the_notebook_is(project: Pat
     by_hand = inputs.prepared_dataset(Workspace.open("scratch"), "tiny", params)
     inputs.main("tiny")
     assert inputs.prepared_dataset(Workspace.open("."), "tiny", params).fingerprint == by_hand.fingerprint
+
+
+def test_a_folder_of_images_is_prepared_and_trained_on(project: Path) -> None:
+    write_folder(project / "pets", {"train": {"ant": 4, "cat": 6}, "test": {"ant": 2, "cat": 2}})
+    settings = "tiny: {source: folder, root: pets, imbalance: as-is, image_size: 8}"
+    text = re.sub("tiny: .*", settings, EXPERIMENT).replace("epochs: 12", "epochs: 2")
+    (project / "params.yaml").write_text(text, encoding="utf-8")
+    params = load(project / "params.yaml")
+    inputs.main("tiny")
+    pipeline = Workspace.open(".")
+    dataset = inputs.prepared_dataset(pipeline, "tiny", params)
+    run = train(params.run("tiny", "ce", 0), dataset, pipeline.run("tiny", "ce", 0))
+    assert run.params["class_counts"] == [4, 6]
+    (project / "pets" / "train" / "cat" / "003.png").write_bytes(b"")
+    with pytest.raises(ParamsError, match=r"params\.yaml: datasets\.tiny: .*pets/train/cat/003\.png cannot be decoded"):
+        inputs.main("tiny")
 
 
 def test_the_pipeline_makes_up_for_nothing(project: Path, params: Params) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from image_sources import write_folder
 
 from ltnb import params
 from ltnb.methods import BCL, CrossEntropy, SupervisedContrastive
@@ -92,12 +93,16 @@ def test_slots_without_effect_are_not_shown() -> None:
         "classified_views",
         "last_relu",
         "feature_dim",
+        "feature_norm",
+        "sampler",
         "classifier",
         "classification",
         "classification_weight",
+        "class_weighting",
         "contrast",
         "spread",
         "second_stage",
+        "correction",
         "snapshots",
         "learning_rate",
         "weight_decay",
@@ -283,6 +288,43 @@ def test_a_run_that_is_not_in_the_file(file: Path) -> None:
         params.ParamsError, match=r"datasets\.mnist is not in params\.yaml; expected one of digits-if100"
     ):
         experiment.run("mnist", "bcl", 0)
+
+
+OF_FILES = """\
+datasets:
+  pets: {source: folder, root: images, imbalance: as-is, image_size: 8}
+methods:
+  ce: {system: ce}
+seeds: [0]
+training: {epochs: 10}
+"""
+
+
+def test_what_only_files_tell_is_checked_when_they_are_looked_at(file: Path) -> None:
+    file.write_text(OF_FILES, encoding="utf-8")
+    experiment = params.load(file)  # without them
+    with pytest.raises(params.ParamsError, match=rf"{file}: datasets\.pets: {file.parent}/images/train is missing"):
+        params.check_files(experiment, file)
+    write_folder(file.parent / "images", {"train": {"a": 3, "b": 2, "c": 2, "d": 2}, "test": dict.fromkeys("abcd", 1)})
+    params.check_files(experiment, file)
+    anchors = OF_FILES.replace("{system: ce}", "{system: pal, feature_dim: 2}").replace("as-is", "3")
+    file.write_text(anchors, encoding="utf-8")
+    with pytest.raises(params.ParamsError, match=rf"{file}: datasets\.pets: imbalance = 3 leaves the smallest class"):
+        params.check_files(params.load(file), file)
+    file.write_text(anchors.replace("imbalance: 3", "imbalance: 2"), encoding="utf-8")
+    told = rf"{file}: methods\.ce: feature_dim: 2 cannot hold the simplex of 4 anchors.*\(with the classes of pets\)"
+    with pytest.raises(params.ParamsError, match=told):
+        params.check_files(params.load(file), file)
+
+
+def test_the_command_looks_at_files(file: Path) -> None:
+    file.write_text(OF_FILES, encoding="utf-8")
+    command = [sys.executable, "-m", "ltnb.params"]
+    result = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert f"{file}: datasets.pets: {file.parent}/images/train is missing" in result.stderr
+    write_folder(file.parent / "images", {"train": {"a": 3, "b": 2}, "test": {"a": 1, "b": 1}})
+    subprocess.run(command, cwd=file.parent, check=True)
 
 
 def test_the_project_is_found_from_any_folder_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,24 @@ def test_wrong_labels_differ_from_right_ones(found: list[Run], preset: Params, t
         accuracy(NAME, preset, tmp_path)
 
 
+@pytest.mark.parametrize(("name", "usual", "other"), [("tail", "exponential", "step"), ("subset", "shuffled", "first")])
+def test_another_tail_differs_from_the_usual_one(
+    found: list[Run], preset: Params, tmp_path: Path, name: str, usual: str, other: str
+) -> None:
+    """Likewise of how the tail is cut: the settings of the digits only name what is not the usual way."""
+    record(found[:1], NAME, preset, tmp_path)
+    cut = preset.datasets["digits-if100"].model_copy(update={name: other})
+    changed = preset.model_copy(update={"datasets": {"digits-if100": cut}})
+    with pytest.raises(ValueError, match=rf"ce ran with {name} = '{usual}', and the preset has '{other}'"):
+        accuracy(NAME, changed, tmp_path)
+    file = tmp_path / "presets" / "results" / f"{NAME}.json"
+    origins = json.loads(file.read_text())
+    origins["digits-if100"]["ce"]["settings"]["dataset"] = cut.model_dump(mode="json")
+    file.write_text(json.dumps(origins))
+    with pytest.raises(ValueError, match=rf"ce ran with {name} = '{other}', and the preset has '{usual}'"):
+        accuracy(NAME, preset, tmp_path)
+
+
 def test_a_run_of_other_settings_takes_the_place_of_a_whole_row(
     found: list[Run], preset: Params, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

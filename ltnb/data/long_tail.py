@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 
-def long_tail_subset(labels: Tensor, class_counts: Sequence[int], seed: int) -> Tensor:
-    """Indices of n_k samples of each class k, chosen by a seeded shuffle within the class.
+def long_tail_subset(labels: Tensor, class_counts: Sequence[int], seed: int | None) -> Tensor:
+    """Indices of n_k samples of each class k, chosen by a seeded shuffle within the class; or its first n_k.
 
     The shuffle does not depend on the counts, so subsets of one seed are nested: what a class keeps at a
-    large imbalance factor, it also keeps at every smaller one.
+    large imbalance factor, it also keeps at every smaller one. So are the first ones.
 
     Args:
         labels: (N,) integer classes 0 … K−1.
         class_counts: n_k for each of the K classes.
-        seed: of the shuffle.
+        seed: of the shuffle; None: no shuffle, the first n_k in the order of `labels`.
 
     Returns:
         (Σ n_k,) int64 indices into `labels`, ascending.
@@ -25,19 +25,23 @@ def long_tail_subset(labels: Tensor, class_counts: Sequence[int], seed: int) -> 
 
     >>> long_tail_subset(torch.tensor([0, 1, 0, 1, 0]), [3, 1], seed=0)
     tensor([0, 2, 3, 4])
+    >>> long_tail_subset(torch.tensor([0, 1, 0, 1, 0]), [2, 1], seed=None)
+    tensor([0, 1, 2])
     """
     if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < len(class_counts):
         raise ValueError(
             f"labels = {int(labels.min())} … {int(labels.max())}: expected 0 … {len(class_counts) - 1}, "
             "one class for each of class_counts"
         )
-    generator = torch.Generator().manual_seed(seed)
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
     chosen = []
     for k, count in enumerate(class_counts):
         members = torch.nonzero(labels == k).squeeze(1)
         if not 0 <= count <= len(members):
             raise ValueError(f"class_counts[{k}] = {count}: class {k} has {len(members)} samples to choose from")
-        chosen.append(members[torch.randperm(len(members), generator=generator)[:count]])
+        if generator is not None:
+            members = members[torch.randperm(len(members), generator=generator)]
+        chosen.append(members[:count])
     return torch.cat(chosen).sort().values
 
 

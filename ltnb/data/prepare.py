@@ -11,7 +11,7 @@
 import hashlib
 import io
 import json
-import zipfile
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +22,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ltnb.data.listings import DAMAGES
 from ltnb.data.long_tail import class_groups, long_tail_subset
 from ltnb.data.noise import asymmetric_noise, realised_transition_matrix, symmetric_noise, transition_matrix
 from ltnb.data.settings import DatasetSettings
 from ltnb.data.sources import Source, read
 from ltnb.files import replacing
+
+_AT_ONCE = 4096  # images that are widened from bytes to numbers
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -94,26 +97,27 @@ def prepare(name: str, settings: DatasetSettings, folder: Path, project: Path = 
         project: what a relative `root` of the settings is relative to; by default the current folder.
 
     Raises:
-        ValueError: a class of the source, or a label that noise left, is too rare for the settings.
+        ValueError: a class of the source, or a label that noise left, is too rare for the settings, or something of
+            the source is not as expected; the message names it.
         FileNotFoundError: a file of the source is missing; the message names it.
     """
-    source = read(settings.source, None if settings.root is None else project / Path(settings.root).expanduser())
+    source, facts = read(settings, project)
     num_classes = len(source.class_names)
     test, pool = _split(source, settings)
     clean = source.labels[pool]
     given = _given_labels(clean, settings, num_classes)
-    class_counts = settings.class_counts
+    class_counts = settings.class_counts(facts)
     if settings.noise_order == "before-tail":
         cut_by = given
         _check_labels_left(torch.bincount(given, minlength=num_classes).tolist(), class_counts)
     else:
         cut_by = clean
-    kept = long_tail_subset(cut_by, class_counts, settings.seed)
+    kept = long_tail_subset(cut_by, class_counts, settings.seed if settings.subset == "shuffled" else None)
     train = pool[kept]
 
     arrays = {}
     for part, index in (("train", train), ("test", test)):
-        arrays[f"{part}_images"] = resize(source.images[index], settings.image_size).numpy()
+        arrays[f"{part}_images"] = _pixels(source, index, settings.image_size).numpy()
         arrays[f"{part}_labels"] = source.labels[index].numpy()
         arrays[f"{part}_index"] = index.numpy()
     noise = {}
@@ -139,6 +143,13 @@ def prepare(name: str, settings: DatasetSettings, folder: Path, project: Path = 
     # `load` refuses.
     with replacing(folder / "dataset.json") as path:
         path.write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _pixels(source: Source, index: Tensor, size: int) -> Tensor:
+    """The images of the rows `index`, (N, C, size, size) uint8."""
+    if isinstance(source.images, Tensor):
+        return resize(source.images[index], size)
+    return source.images.read(index, size)
 
 
 def _split(source: Source, settings: DatasetSettings) -> tuple[Tensor, Tensor]:
@@ -221,8 +232,7 @@ def load(folder: Path) -> Dataset:
     try:
         with np.load(io.BytesIO(content)) as stored:
             arrays = {key: stored[key] for key in stored.files}
-    # What numpy and zipfile raise, depending on the byte that is wrong.
-    except (ValueError, EOFError, OSError, RuntimeError, zipfile.BadZipFile) as error:
+    except DAMAGES as error:
         raise ValueError(f"{arrays_file} is damaged: {error}") from error
     actual = fingerprint(arrays)
     try:
@@ -252,23 +262,35 @@ def load(folder: Path) -> Dataset:
 
 def resize(images: Tensor, size: int) -> Tensor:
     """Bilinear resize of (N, C, H, W) uint8 images to (N, C, size, size) uint8."""
-    resized = torch.nn.functional.interpolate(
-        images.to(torch.float32), size=(size, size), mode="bilinear", antialias=True
-    )
-    return resized.round().clamp(0, 255).to(torch.uint8)
+    if images.shape[2:] == (size, size):
+        return images
+    resized = [
+        torch.nn.functional.interpolate(part.to(torch.float32), size=(size, size), mode="bilinear", antialias=True)
+        .round()
+        .clamp(0, 255)
+        .to(torch.uint8)
+        for part in (images[first : first + _AT_ONCE] for first in range(0, len(images), _AT_ONCE))
+    ]
+    return torch.cat(resized)
 
 
 def channel_statistics(images: NDArray[np.uint8]) -> tuple[list[float], list[float]]:
     """μ_c and σ_c of each channel of (N, C, H, W) uint8 images, in units of [0, 1].
 
-    From exact integer sums, so that the numbers do not depend on the processor.
+    From exact sums of whole numbers, so that the results do not depend on the processor.
     """
-    values = images.astype(np.int64)
-    count = values[:, 0].size
-    total, squares = values.sum(axis=(0, 2, 3)), (values**2).sum(axis=(0, 2, 3))
-    mean = total / count
-    std = np.sqrt((squares * count - total**2) / count**2)
-    return (mean / 255).tolist(), (std / 255).tolist()
+    count = images[:, 0].size
+    totals, squares = [0] * images.shape[1], [0] * images.shape[1]
+    for first in range(0, len(images), _AT_ONCE):
+        values = images[first : first + _AT_ONCE].astype(np.int64)
+        for c in range(images.shape[1]):
+            totals[c] += int(values[:, c].sum())
+            squares[c] += int((values[:, c] ** 2).sum())
+    # Python's numbers do not overflow: of all of CIFAR, squares times the count are beyond 64 bits.
+    variances = [
+        float(square * count - total**2) / float(count**2) for total, square in zip(totals, squares, strict=True)
+    ]
+    return [total / count / 255 for total in totals], [math.sqrt(variance) / 255 for variance in variances]
 
 
 def fingerprint(arrays: Arrays) -> str:

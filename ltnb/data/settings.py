@@ -3,6 +3,8 @@
 Checked without torch or scikit-learn, so that a mistake is reported at once.
 """
 
+import operator
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -15,7 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from ltnb.data.facts import FACTS, Facts
+from ltnb.data.facts import FACTS, LARGEST_BYTES, Facts
+from ltnb.data.listings import LISTINGS, Listing
 from ltnb.data.mappings import MAPPINGS
 from ltnb.data.profiles import long_tail_counts
 from ltnb.data.transitions import check_mapping, check_rates, transition_rows
@@ -34,20 +37,44 @@ class DatasetSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    source: Literal["digits", "mnist"] = Field(
-        description="Where the images come from. `digits` is part of scikit-learn: nothing to download. `mnist` is "
-        "read from `root`."
+    source: Literal["digits", "mnist", "cifar10", "cifar100", "folder", "lists", "npz"] = Field(
+        description="Where the images come from. `digits` is part of scikit-learn: nothing to download. `mnist`, "
+        "`cifar10` and `cifar100` are read from `root`, where torchvision keeps them. `folder`: any images in "
+        "`root`/{train,test}/<class>/. `lists`: images below `root` that two lists name, as there are of ImageNet-LT "
+        "and iNaturalist 2018. `npz`: a numpy archive with `train_images`, `train_labels`, `test_images` and "
+        "`test_labels`."
     )
     root: str | None = Field(
         default=None,
-        description="The folder of a source that is read from disk, in the layout of torchvision: of `mnist` it holds "
-        "`MNIST/raw/train-images-idx3-ubyte` and three more. Relative to the project's folder. Nothing is downloaded.",
+        description="The folder of a source that is read from disk. In the layout of torchvision `mnist` has there "
+        "`MNIST/raw/train-images-idx3-ubyte` and three more, `cifar10` `cifar-10-batches-py/`, `cifar100` "
+        "`cifar-100-python/`. Of `npz` it is the archive itself. Relative to the project's folder.",
     )
-    imbalance: float = Field(
-        ge=1,
-        allow_inf_nan=False,
-        description="Imbalance factor: training images of the largest class over those of the smallest. "
+    download: bool = Field(
+        default=False,
+        description="Fetch `cifar10` or `cifar100` into `root`, checked by its MD5, if it is not there. It decides "
+        "nothing about the data, and is not recorded with them.",
+    )
+    train_list: str | None = Field(
+        default=None,
+        description="The training images of `lists`: a text file of lines `path label`, the path relative to `root`, "
+        "the label a number from 0 on. Relative to the project's folder.",
+    )
+    test_list: str | None = Field(default=None, description="Likewise the test images.")
+    imbalance: Annotated[float, Field(ge=1, allow_inf_nan=False)] | Literal["as-is"] = Field(
+        description="Imbalance factor: training images of the largest class over those of the smallest. `as-is` "
+        "takes all images that are not for testing, long-tailed or not. "
         "No default: it is what an experiment is about.",
+    )
+    tail: Literal["exponential", "step"] = Field(
+        default="exponential",
+        description="How class sizes fall from the first class to the last: by the same ratio from each to the next, "
+        "or in one step, the first half of the classes as large as the largest and the others as the smallest.",
+    )
+    subset: Literal["shuffled", "first"] = Field(
+        default="shuffled",
+        description="Which images of a class stay: after a shuffle by `seed`, or the first ones in the source's order. "
+        "Both are in use for CIFAR.",
     )
     largest: int | None = Field(
         default=None,
@@ -58,13 +85,15 @@ class DatasetSettings(BaseModel):
     )
     test_per_class: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
         default=50,
-        description="Test images of each class: 50 for digits, and for mnist all 10,000 images of its own test split, "
-        "892 to 1,135 a class.",
+        description="Test images of each class: 50 for digits, and of the others, which have a test split of their "
+        "own, all (of mnist 10,000, 892 to 1,135 a class).",
     )
     image_size: int = Field(
         default=16,
         ge=8,
-        description="Height and width in pixels: 16 for digits, 28 for mnist.",
+        description="Height and width in pixels: 16 for digits, 28 for mnist, 32 for cifar10 and cifar100. Of folders, "
+        "lists and archives, whose images may have any size, it must be said: the square in an image's middle is "
+        "scaled to it.",
     )
     seed: int = Field(
         default=0,
@@ -97,22 +126,59 @@ class DatasetSettings(BaseModel):
 
     # A setting means something only while another one holds one of these values.
     _owners: ClassVar[dict[str, tuple[str, tuple[str, ...]]]] = {
-        "root": ("source", tuple(name for name, facts in FACTS.items() if facts.on_disk)),
+        "root": ("source", (*(name for name, facts in FACTS.items() if facts.on_disk), *LISTINGS)),
+        "download": ("source", ("cifar10", "cifar100")),
+        "train_list": ("source", ("lists",)),
+        "test_list": ("source", ("lists",)),
         "noise_rate": ("noise", ("symmetric", "asymmetric")),
         "noise_mapping": ("noise", ("asymmetric",)),
         "noise_order": ("noise", ("symmetric", "asymmetric")),
     }
 
-    @property
-    def facts(self) -> Facts:
-        """What is known of the source."""
-        return FACTS[self.source]
+    # Likewise, while a tail is cut at all.
+    _of_the_cut: ClassVar[tuple[str, ...]] = ("tail", "subset", "largest")
 
     @property
-    def class_counts(self) -> list[int]:
+    def facts(self) -> Facts | None:
+        """What is known of the source without a look at its files; None: only they tell, see `facts_in`."""
+        return FACTS.get(self.source)
+
+    def path(self, name: Literal["root", "train_list", "test_list"], project: Path) -> Path:
+        """Where the source, or one of its lists, lies; a relative path begins at the project's folder."""
+        return project / Path(getattr(self, name)).expanduser()
+
+    def listing(self, project: Path) -> Listing:
+        """The images of a source of which only its files tell what there is.
+
+        Raises:
+            FileNotFoundError: the source, or a part of it, is missing; the message names it.
+            ValueError: it is not as expected; likewise.
+        """
+        paths = [self.path("root", project)]
+        if self.source == "lists":
+            paths += [self.path("train_list", project), self.path("test_list", project)]
+        return LISTINGS[self.source](*paths)
+
+    def facts_in(self, project: Path) -> Facts:
+        """What is known of the source; where only its files tell, from a look at them.
+
+        Raises:
+            FileNotFoundError: as `listing`.
+            ValueError: likewise, or as `check`.
+        """
+        if self.facts is not None:
+            return self.facts  # and checked
+        facts = self.listing(project).facts
+        self.check(facts)
+        return facts
+
+    def class_counts(self, facts: Facts) -> list[int]:
         """Images of each class that the long tail is cut to, in class order."""
-        largest = self._left_of_the_smallest if self.largest is None else self.largest
-        return long_tail_counts(largest, self.imbalance, self.facts.num_classes)
+        if self.imbalance == "as-is":
+            return self._left(facts)
+        largest = min(self._left(facts)) if self.largest is None else self.largest
+        kind: Literal["exp", "step"] = "step" if self.tail == "step" else "exp"
+        return long_tail_counts(largest, self.imbalance, facts.num_classes, kind)
 
     @property
     def mapping(self) -> dict[int, int] | None:
@@ -127,26 +193,24 @@ class DatasetSettings(BaseModel):
         of_classes = self.noise_rate if self.mapping is None else [self.noise_rate[k] for k in self.mapping]
         return sum(of_classes) / len(of_classes)
 
-    @property
-    def expected_label_counts(self) -> list[int]:
+    def expected_label_counts(self, facts: Facts) -> list[int]:
         """How often each label will be given, to the nearest whole number but at least once, in class order.
 
         Σ_i n_i T_ij where noise comes after the tail n; how many there really are is known when they are drawn.
         """
+        counts = self.class_counts(facts)
         if self.noise_rate is None or self.noise_order == "before-tail":
-            return self.class_counts
-        rows = transition_rows(self.noise_rate, self.facts.num_classes, self.mapping)
+            return counts
+        rows = transition_rows(self.noise_rate, facts.num_classes, self.mapping)
         columns = zip(*rows, strict=True)
-        return [
-            max(1, round(sum(n * share for n, share in zip(self.class_counts, column, strict=True))))
-            for column in columns
-        ]
+        return [max(1, round(sum(map(operator.mul, counts, column)))) for column in columns]
 
-    @property
-    def _left_of_the_smallest(self) -> int:
-        taken = self.test_per_class if self.facts.smallest_test_class is None else 0
-        assert isinstance(taken, int)
-        return self.facts.smallest_class - taken
+    def _left(self, facts: Facts) -> list[int]:
+        """What testing leaves of each class."""
+        if facts.test_sizes is not None:
+            return list(facts.class_sizes)
+        assert isinstance(self.test_per_class, int)
+        return [size - self.test_per_class for size in facts.class_sizes]
 
     def _idle(self, name: str) -> bool:
         owner, values = self._owners[name]
@@ -154,15 +218,30 @@ class DatasetSettings(BaseModel):
 
     @model_serializer(mode="wrap")
     def _what_has_an_effect(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        idle = {name for name in self._owners if self._idle(name)} | ({"noise"} if self.noise == "none" else set())
+        idle = {name for name in self._owners if self._idle(name)} | {"download"}
+        if self.noise == "none":
+            idle.add("noise")
+        if self.imbalance == "as-is":
+            idle |= set(self._of_the_cut)
+        if self.source in ("digits", "mnist"):  # recorded long before there was a choice
+            idle |= {name for name in ("tail", "subset") if getattr(self, name) == self._default(name)}
         return {name: value for name, value in serialise(self).items() if name not in idle}
+
+    @classmethod
+    def _default(cls, name: str) -> Any:
+        return cls.model_fields[name].default
 
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_source(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or values.get("source") not in FACTS:
+        if not isinstance(values, dict):
             return values
-        facts = FACTS[values["source"]]
+        source = values.get("source")
+        if source in LISTINGS:
+            return {"test_per_class": "all", **values}
+        if source not in FACTS:
+            return values
+        facts = FACTS[source]
         return {"test_per_class": facts.test_per_class, "image_size": facts.image_size, **values}
 
     @model_validator(mode="after")
@@ -176,70 +255,123 @@ class DatasetSettings(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _fits_the_source(self) -> Self:
-        facts = self.facts
-        if facts.on_disk and self.root is None:
-            raise ValueError(f"root is missing; expected the folder that {self.source} is read from")
-        if facts.smallest_test_class is None:
-            if self.test_per_class == "all" or self.test_per_class >= facts.smallest_class:
+    def _a_cut_is_one(self) -> Self:
+        if self.imbalance != "as-is":
+            return self
+        for name in (*self._of_the_cut, "noise_order"):
+            if getattr(self, name) != self._default(name):
                 raise ValueError(
-                    f"test_per_class = {self.test_per_class} leaves nothing to train on: the smallest class of "
-                    f"{self.source} has {facts.smallest_class} images"
+                    f"{name} = {getattr(self, name)!r} has no effect while imbalance is 'as-is'; expected a factor to "
+                    "cut the tail to"
                 )
-        elif self.test_per_class != "all" and self.test_per_class > facts.smallest_test_class:
-            raise ValueError(
-                f"test_per_class = {self.test_per_class}: expected 'all' or at most {facts.smallest_test_class}, the "
-                f"smallest class in the test split of {self.source}"
-            )
-        left = self._left_of_the_smallest
-        largest = left if self.largest is None else self.largest
-        if largest > left:
-            raise ValueError(
-                f"largest = {largest}: expected at most {left}, what testing leaves of the smallest class of "
-                f"{self.source}"
-            )
-        if self.imbalance > largest:
-            raise ValueError(
-                f"imbalance = {self.imbalance:g} leaves the smallest class without an image: expected at "
-                f"most the {largest} images of the largest class"
-            )
+        return self
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> Self:
+        needed = {"root": f"the {'file' if self.source == 'npz' else 'folder'} that {self.source} is read from"}
+        if self.source == "lists":
+            needed |= {f"{part}_list": f"the list of {part} images" for part in ("train", "test")}
+        for name, what in needed.items():
+            if not self._idle(name) and getattr(self, name) is None:
+                raise ValueError(f"{name} is missing; expected {what}")
+        if self.facts is None and "image_size" not in self.model_fields_set:
+            raise ValueError(f"image_size is missing; expected one for all images of {self.source}, in pixels")
         return self
 
     @model_validator(mode="after")
     def _noise_is_complete(self) -> Self:
-        if self.noise == "none":
-            return self
-        num_classes = self.facts.num_classes
-        if self.noise_rate is None:
+        if self.noise != "none" and self.noise_rate is None:
             raise ValueError(f"noise_rate is missing; expected a probability below 1 with noise {self.noise!r}")
+        if isinstance(self.noise_mapping, str) and self.facts is None and self.noise_mapping not in MAPPINGS:
+            raise ValueError(
+                f"noise_mapping = {self.noise_mapping!r}: expected {' or '.join(map(repr, MAPPINGS))}, or "
+                "{class: other class}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_what_is_known(self) -> Self:
+        if self.facts is not None:
+            self.check(self.facts)
+        return self
+
+    def check(self, facts: Facts) -> None:
+        """Refuse settings that do not fit the source.
+
+        Raises:
+            ValueError: the message names the setting, and what was expected.
+        """
+        self._check_sizes(facts)
+        if self.noise_rate is not None:
+            self._check_noise(self.noise_rate, facts)
+
+    def _check_sizes(self, facts: Facts) -> None:
+        if facts.test_sizes is None:
+            if self.test_per_class == "all" or self.test_per_class >= min(facts.class_sizes):
+                raise ValueError(
+                    f"test_per_class = {self.test_per_class} leaves nothing to train on: the smallest class of "
+                    f"{self.source} has {min(facts.class_sizes)} images"
+                )
+        elif self.test_per_class != "all" and self.test_per_class > min(facts.test_sizes):
+            raise ValueError(
+                f"test_per_class = {self.test_per_class}: expected 'all' or at most {min(facts.test_sizes)}, the "
+                f"smallest class in the test split of {self.source}"
+            )
+        if self.imbalance != "as-is":
+            left = min(self._left(facts))
+            largest = left if self.largest is None else self.largest
+            if largest > left:
+                raise ValueError(
+                    f"largest = {largest}: expected at most {left}, what testing leaves of the smallest class of "
+                    f"{self.source}"
+                )
+            if self.imbalance > largest:
+                raise ValueError(
+                    f"imbalance = {self.imbalance:g} leaves the smallest class without an image: expected at "
+                    f"most the {largest} images of the largest class"
+                )
+        images = sum(self.class_counts(facts))
+        images += (
+            sum(facts.test_sizes or ()) if self.test_per_class == "all" else (self.test_per_class * facts.num_classes)
+        )
+        needed = images * facts.channels * self.image_size**2
+        if needed > LARGEST_BYTES:
+            raise ValueError(
+                f"image_size = {self.image_size}: {images} images of {facts.channels} × {self.image_size} × "
+                f"{self.image_size} bytes are {needed / 2**30:.1f} GiB; expected at most "
+                f"{LARGEST_BYTES / 2**30:g}, since they are held in memory: a smaller image_size, largest or "
+                "test_per_class"
+            )
+
+    def _check_noise(self, rate: float | list[float], facts: Facts) -> None:
         try:
-            rates = check_rates(self.noise_rate, num_classes)
+            rates = check_rates(rate, facts.num_classes)
         except ValueError as error:
             raise ValueError(f"noise_{error}") from error
         if self.noise == "asymmetric":
-            known = self.facts.noise_mappings
+            known = facts.noise_mappings
             if self.noise_mapping is None or (isinstance(self.noise_mapping, str) and self.noise_mapping not in known):
+                by_name = f"{' or '.join(map(repr, known))}, or " if known else ""
                 raise ValueError(
-                    f"noise_mapping = {self.noise_mapping!r}: expected {' or '.join(map(repr, known))}, or "
-                    f"{{class: other class}}, with noise 'asymmetric' of {self.source}"
+                    f"noise_mapping = {self.noise_mapping!r}: expected {by_name}{{class: other class}}, with noise "
+                    f"'asymmetric' of {self.source}"
                 )
             assert self.mapping is not None
             try:
-                check_mapping(self.mapping, num_classes)
+                check_mapping(self.mapping, facts.num_classes)
             except ValueError as error:
                 raise ValueError(f"noise_{error}") from error
-            kept = [k for k, rate in enumerate(rates) if rate > 0 and k not in self.mapping]
-            if isinstance(self.noise_rate, list) and kept:
+            kept = [k for k, value in enumerate(rates) if value > 0 and k not in self.mapping]
+            if isinstance(rate, list) and kept:
                 raise ValueError(
                     f"noise_rate = {rates[kept[0]]:g} of class {kept[0]} has no effect: noise_mapping leaves it out; "
                     "expected 0"
                 )
             idle = [k for k in self.mapping if rates[k] == 0]
-            if isinstance(self.noise_rate, list) and idle and any(rates):
+            if isinstance(rate, list) and idle and any(rates):
                 raise ValueError(
                     f"noise_mapping {idle[0]} → {self.mapping[idle[0]]} has no effect: noise_rate of class {idle[0]} "
                     "is 0; expected a positive one"
                 )
         if not any(rates):
             raise ValueError("noise_rate = 0 has no effect; expected a positive one, or noise to be 'none'")
-        return self

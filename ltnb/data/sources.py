@@ -1,19 +1,28 @@
-"""Where images come from: each source gives all its images and labels at their own size."""
+"""Where images come from: each source gives all its images, or the files that they lie in, and their labels."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from filelock import FileLock
 from torch import Tensor
+
+from ltnb.data.facts import Facts
+from ltnb.data.image_files import ImageFiles
+from ltnb.data.listings import DAMAGES
+from ltnb.data.mappings import CIFAR10_CLASSES, CIFAR100_CLASSES
+from ltnb.data.settings import DatasetSettings
 
 
 @dataclass(frozen=True)
 class Source:
     """All images of a source, before any split of ours."""
 
-    images: Tensor  #: (N, C, H, W) uint8, 0 to 255
+    images: Tensor | ImageFiles  #: (N, C, H, W) uint8, 0 to 255, where all have one size; or N files
     labels: Tensor  #: (N,) int64
     class_names: tuple[str, ...]
     is_test: Tensor | None = None  #: (N,) bool, the source's own test split, which is never trained on
@@ -79,13 +88,125 @@ def mnist(root: Path) -> Source:
     )
 
 
+def cifar10(root: Path) -> Source:
+    """50,000 training and 10,000 test images of ten kinds of things, 32 × 32 pixels (Krizhevsky 2009).
+
+    Raises:
+        FileNotFoundError: one of the files is not in `root`/cifar-10-batches-py.
+        ValueError: one of them is not what was published; the message names it.
+    """
+    from torchvision.datasets import CIFAR10
+
+    return _cifar(CIFAR10, root, CIFAR10_CLASSES)
+
+
+def cifar100(root: Path) -> Source:
+    """As `cifar10`, of a hundred kinds, in `root`/cifar-100-python: the fine labels, not the twenty coarse ones."""
+    from torchvision.datasets import CIFAR100
+
+    return _cifar(CIFAR100, root, CIFAR100_CLASSES)
+
+
+def _cifar(kind: Any, root: Path, class_names: tuple[str, ...]) -> Source:
+    from torchvision.datasets.utils import calculate_md5
+
+    folder = root / kind.base_folder
+    for name, md5 in (*kind.train_list, *kind.test_list, (kind.meta["filename"], kind.meta["md5"])):
+        file = folder / name
+        if not file.is_file():
+            packed = root / kind.filename
+            found = f"; unpack {packed.name} beside its folder" if packed.is_file() else ""
+            raise FileNotFoundError(
+                f"{file} is missing{found}; expected root to hold {kind.__name__} as torchvision keeps it, or download "
+                "to be true"
+            )
+        actual = calculate_md5(file)
+        if actual != md5:
+            raise ValueError(f"{file} is damaged, or another one: its MD5 is {actual}, and {md5} was published")
+    train, test = (kind(root, train=part, download=False) for part in (True, False))
+    labels = train.targets + test.targets
+    if set(labels) != set(range(len(class_names))) or tuple(train.classes) != class_names:
+        raise ValueError(
+            f"{folder} has {len(set(labels))} kinds of labels and {len(train.classes)} names, such as "
+            f"{train.classes[0]!r}; expected {len(class_names)}, such as {class_names[0]!r}"
+        )
+    return Source(
+        images=torch.from_numpy(np.concatenate([train.data, test.data])).permute(0, 3, 1, 2).contiguous(),
+        labels=torch.tensor(labels),
+        class_names=class_names,
+        is_test=torch.arange(len(labels)) >= len(train.targets),
+    )
+
+
+def download(source: str, root: Path) -> None:
+    """Fetch `cifar10` or `cifar100` into `root`, checked by its MD5, unless it is there; progress goes to stderr.
+
+    Raises:
+        ValueError: it cannot be had, or is not what was published; the message names source and folder.
+    """
+    from torchvision.datasets import CIFAR10, CIFAR100
+
+    kind = {"cifar10": CIFAR10, "cifar100": CIFAR100}[source]
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / f".{kind.filename}.lock"):  # two data sets may be prepared at once
+            kind(root, download=True)
+    except (OSError, RuntimeError) as error:
+        raise ValueError(
+            f"{source} could not be fetched from {kind.url} to {root}: {error}; expected a network, or "
+            f"{root / kind.base_folder} from elsewhere"
+        ) from error
+
+
+def archive(file: Path) -> Tensor:
+    """The images of a numpy archive that `ltnb.data.listings.npz` has listed, (N, C, H, W): the square in the middle.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    with np.load(file, allow_pickle=False) as arrays:
+        try:
+            parts = [torch.from_numpy(arrays[f"{part}_images"]) for part in ("train", "test")]
+        except DAMAGES as error:
+            raise ValueError(f"{file} is damaged: {error}") from error
+    images = torch.cat([part if part.ndim == 4 else part.unsqueeze(3) for part in parts]).movedim(3, 1)
+    height, width = images.shape[2:]
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    return images[:, :, top : top + side, left : left + side]
+
+
 #: Source name, as in `params.yaml`, to the function that reads it.
 SOURCES: dict[str, Callable[[], Source]] = {"digits": digits}
 
-#: Likewise of the sources that are read from a folder, `root`.
-SOURCES_ON_DISK: dict[str, Callable[[Path], Source]] = {"mnist": mnist}
+#: Likewise of the sources that are read from a folder, `root`. What `ltnb.data.listings` lists is read by the list.
+SOURCES_ON_DISK: dict[str, Callable[[Path], Source]] = {"mnist": mnist, "cifar10": cifar10, "cifar100": cifar100}
 
 
-def read(source: str, root: Path | None) -> Source:
-    """All images of a source, from `root` if it is read from disk."""
-    return SOURCES[source]() if root is None else SOURCES_ON_DISK[source](root)
+def read(settings: DatasetSettings, project: Path) -> tuple[Source, Facts]:
+    """Read the source of a data set, in memory or as a list of its files, and what is known of it.
+
+    Args:
+        settings: of the data set.
+        project: what their relative paths are relative to.
+
+    Raises:
+        FileNotFoundError: a file of the source is missing; the message names it.
+        ValueError: the source is not as expected, or the settings do not fit it.
+    """
+    if settings.facts is not None:
+        if not settings.facts.on_disk:
+            return SOURCES[settings.source](), settings.facts
+        root = settings.path("root", project)
+        if settings.download:
+            download(settings.source, root)
+        return SOURCES_ON_DISK[settings.source](root), settings.facts
+    listing = settings.listing(project)
+    settings.check(listing.facts)
+    source = Source(
+        images=ImageFiles(listing.files) if listing.files else archive(settings.path("root", project)),
+        labels=torch.tensor(listing.labels),
+        class_names=listing.class_names,
+        is_test=torch.arange(len(listing.labels)) >= listing.num_train,
+    )
+    return source, listing.facts

@@ -4,7 +4,20 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-View = Literal["none", "weak", "strong", "sim", "rand", "mixup", "cutmix"]
+View = Literal[
+    "none",
+    "weak",
+    "strong",
+    "sim",
+    "rand",
+    "crop-flip",
+    "auto",
+    "sim-flip",
+    "sim-blur",
+    "rand-flip",
+    "mixup",
+    "cutmix",
+]
 MIXED_VIEWS = ("mixup", "cutmix")  # of two images each: their labels are soft
 Views = Annotated[tuple[View, ...], Field(min_length=1, strict=False)]
 Classifier = Literal["linear", "cosine", "normalised", "anchored", "anchored-cosine", "rotated"]

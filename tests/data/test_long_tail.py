@@ -9,7 +9,7 @@ from ltnb.data import class_groups, long_tail, long_tail_counts, long_tail_subse
 
 
 def test_the_examples_of_the_docstrings_hold():
-    for module, examples in ((profiles, 2), (long_tail, 2)):
+    for module, examples in ((profiles, 3), (long_tail, 3)):
         results = doctest.testmod(module)
         assert results.attempted >= examples
         assert results.failed == 0
@@ -52,6 +52,26 @@ def test_counts_are_the_exact_floor(largest, imbalance, num_classes):
         assert n**power * factor**k <= largest**power < (n + 1) ** power * factor**k
 
 
+@pytest.mark.parametrize(
+    ("num_classes", "largest", "imbalance", "counts"),
+    [
+        (2, 7, 2, [7, 3]),
+        (4, 500, 100, [500, 500, 5, 5]),
+        (5, 500, 10, [500, 500, 50, 50, 50]),  # of an odd number the larger part is small
+        (3, 6, 1, [6, 6, 6]),
+        (2, 49, 49, [49, 1]),
+        (2, 10, 2.5, [10, 4]),
+    ],
+)
+def test_a_step(num_classes, largest, imbalance, counts):
+    assert long_tail_counts(largest, imbalance, num_classes, kind="step") == counts
+
+
+@pytest.mark.parametrize("imbalance", range(1, 200))
+def test_a_whole_number_of_a_step_does_not_drop_by_one(imbalance):
+    assert long_tail_counts(31 * imbalance, imbalance, 2, kind="step") == [31 * imbalance, 31]
+
+
 def test_a_whole_number_does_not_drop_by_one():
     # In floating point 1280 · 64^(−5/6) falls short of 40.
     assert int(1280 * 64 ** (-5 / 6)) == 39
@@ -66,7 +86,8 @@ def test_a_whole_number_does_not_drop_by_one():
         ((100, float("nan"), 10), "imbalance = nan"),
         ((100, float("inf"), 10), "imbalance = inf"),
         ((100, 10, 1), "num_classes = 1"),
-        ((100, 10, 10, "step"), "kind = 'step'"),
+        ((100, 10, 10, "steps"), "kind = 'steps': expected 'exp' or 'step'"),
+        ((124, 200, 10, "step"), "class 5 of 10 without an image"),
         ((124, 200, 10), "class 9 of 10 without an image"),
     ],
 )
@@ -101,6 +122,14 @@ def test_subsets_of_one_seed_are_nested(labels):
     small, large = (long_tail_subset(labels, long_tail_counts(50, ratio, 5), seed=0) for ratio in (50, 5))
     assert len(small) < len(large)
     assert torch.isin(small, large).all()
+
+
+def test_the_first_ones_are_those_of_the_order(labels):
+    counts = [40, 20, 10, 5, 0]
+    index = long_tail_subset(labels, counts, seed=None)
+    by_hand = [place for k, n in enumerate(counts) for place in (labels == k).nonzero()[:n, 0].tolist()]
+    assert index.tolist() == sorted(by_hand)
+    assert not torch.equal(index, long_tail_subset(labels, counts, seed=0))
 
 
 def test_every_sample_is_chosen_as_often():

@@ -1,14 +1,16 @@
 import dataclasses
 import json
+import os
 import shutil
 
 import numpy as np
 import pytest
 import torch
+from image_sources import write_cifar, write_folder, write_lists, write_npz
 from mnist_files import write_mnist
 from scipy import stats
 
-from ltnb.data.mappings import MAPPINGS
+from ltnb.data.mappings import CIFAR10_CLASSES, MAPPINGS
 from ltnb.data.noise import realised_transition_matrix, transition_matrix
 from ltnb.data.prepare import channel_statistics, describe_noise, fingerprint, load, prepare, resize
 from ltnb.data.settings import DatasetSettings
@@ -19,6 +21,10 @@ FILES = ("arrays.npz", "dataset.json")
 
 def settings(imbalance=100, **changes):
     return DatasetSettings(source="digits", imbalance=imbalance, **changes)
+
+
+def wanted_counts(data):
+    return data.settings.class_counts(data.settings.facts)
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +168,8 @@ def test_clean_labels_are_those_of_their_rows_and_test_labels_stay_true(noisy):
 
 def test_after_the_tail_the_true_labels_have_the_profile(noisy):
     data = load(noisy["after", 10])
-    assert data.class_counts.tolist() == data.clean_labels.bincount().tolist() == data.settings.class_counts
-    assert data.known_counts.tolist() == data.train_labels.bincount().tolist() != data.settings.class_counts
+    assert data.class_counts.tolist() == data.clean_labels.bincount().tolist() == wanted_counts(data)
+    assert data.known_counts.tolist() == data.train_labels.bincount().tolist() != wanted_counts(data)
     # Wrong labels of the large classes swell the small ones.
     assert data.known_counts[0] < data.class_counts[0]
     assert data.known_counts[-1] > data.class_counts[-1]
@@ -172,8 +178,8 @@ def test_after_the_tail_the_true_labels_have_the_profile(noisy):
 def test_before_the_tail_the_given_labels_have_the_profile(noisy):
     for imbalance in (1, 10):
         data = load(noisy["before", imbalance])
-        assert data.settings.class_counts[0] == 90
-        assert data.class_counts.tolist() == data.train_labels.bincount().tolist() == data.settings.class_counts
+        assert wanted_counts(data)[0] == 90
+        assert data.class_counts.tolist() == data.train_labels.bincount().tolist() == wanted_counts(data)
         assert torch.equal(data.known_counts, data.class_counts)
         # The pool is balanced but for a few images, and so every label is wrong as often.
         wrong = (data.train_labels != data.clean_labels).int()
@@ -437,3 +443,144 @@ def test_killed_between_the_files_of_a_changed_data_set(folder, monkeypatch):
         load(folder)
     prepare("digits-if10", settings(10), folder)
     assert load(folder).name == "digits-if10"
+
+
+SIZES = {"train": {"ant": 5, "cat": 9, "dog": 6}, "test": {"ant": 2, "cat": 3, "dog": 4}}
+
+
+def of_files(source="folder", imbalance="as-is", **changes):
+    return DatasetSettings(**{"source": source, "root": "images", "imbalance": imbalance, "image_size": 8, **changes})
+
+
+@pytest.fixture
+def images(tmp_path):
+    """A folder of images, and all of their pixels, channels first."""
+    return torch.from_numpy(np.stack(write_folder(tmp_path / "images", SIZES))).movedim(3, 1)
+
+
+def test_a_folder_as_it_is(images, tmp_path):
+    prepare("pets", of_files(), tmp_path / "out", tmp_path)
+    data = load(tmp_path / "out")
+    assert data.class_names == ("ant", "cat", "dog")
+    assert data.class_counts.tolist() == [5, 9, 6]
+    assert torch.equal(data.train_images, images[:20])
+    assert torch.equal(data.test_images, images[20:])
+    assert data.train_labels.tolist() == [0] * 5 + [1] * 9 + [2] * 6
+    assert data.test_labels.tolist() == [0] * 2 + [1] * 3 + [2] * 4
+    description = json.loads((tmp_path / "out" / "dataset.json").read_text())
+    assert description["class_counts"] == [5, 9, 6]
+    assert description["groups"] == {"few": [0, 1, 2]}
+    assert description["settings"]["imbalance"] == "as-is"
+
+
+def test_a_folder_cut_to_a_tail_in_both_ways(images, tmp_path):
+    found = {}
+    for tail, counts in (("exponential", [5, 3, 2]), ("step", [5, 2, 2])):
+        for subset in ("shuffled", "first"):
+            settings = of_files(imbalance=2.5, tail=tail, subset=subset, test_per_class=2)
+            prepare("pets", settings, tmp_path / "out", tmp_path)
+            data = found[tail, subset] = load(tmp_path / "out")
+            assert data.class_counts.tolist() == counts
+            assert data.test_labels.bincount().tolist() == [2, 2, 2]
+            assert torch.equal(data.train_images, images[data.train_index])
+            assert torch.equal(data.test_images, images[data.test_index])
+            assert data.settings.model_dump().items() >= {"tail": tail, "subset": subset}.items()
+    assert found["exponential", "first"].train_index.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 14, 15]
+    assert found["step", "first"].train_index.tolist() == [0, 1, 2, 3, 4, 5, 6, 14, 15]
+    assert found["exponential", "shuffled"].train_index.tolist() != found["exponential", "first"].train_index.tolist()
+    assert len({data.fingerprint for data in found.values()}) == 4
+    # How training images are chosen says nothing about the test.
+    assert len({tuple(data.test_index.tolist()) for data in found.values()}) == 1
+
+
+def test_lists_in_their_own_order(images, tmp_path):
+    write_lists(tmp_path / "images")  # from the last image to the first
+    paths = {"train_list": "images/train.txt", "test_list": "images/test.txt"}
+    prepare("pets", of_files("lists", **paths), tmp_path / "out", tmp_path)
+    data = load(tmp_path / "out")
+    assert torch.equal(data.train_images, images[:20].flip(0))
+    assert torch.equal(data.test_images, images[20:].flip(0))
+    prepare("pets", of_files("lists", 3, subset="first", **paths), tmp_path / "out", tmp_path)
+    # Of each class the first 5, 2 and 1 of its list, which are the last of its folder.
+    assert torch.equal(load(tmp_path / "out").train_images, images[[19, 13, 12, 4, 3, 2, 1, 0]])
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 8, 3)])
+def test_an_archive(tmp_path, shape):
+    write_npz(tmp_path / "a.npz", (6, 2), shape=shape)
+    prepare("some", of_files("npz", 2, root="a.npz"), tmp_path / "out", tmp_path)
+    data = load(tmp_path / "out")
+    assert data.class_counts.tolist() == [6, 4, 3]
+    with np.load(tmp_path / "a.npz") as stored:
+        for part in ("train", "test"):
+            pixels = torch.from_numpy(stored[f"{part}_images"]).reshape(-1, 8, 8, len(shape) * 2 - 3).movedim(3, 1)
+            index = getattr(data, f"{part}_index") - (18 if part == "test" else 0)
+            assert torch.equal(getattr(data, f"{part}_images"), pixels[index])
+    prepare("some", of_files("npz", 2, root="a.npz", image_size=16), tmp_path / "out", tmp_path)
+    assert load(tmp_path / "out").train_images.shape == (13, len(shape) * 2 - 3, 16, 16)
+
+
+def test_cifar_with_a_tail(tmp_path, monkeypatch):
+    pixels = torch.from_numpy(write_cifar(tmp_path / "images", 100, (3, 1), monkeypatch)).movedim(3, 1)
+    settings = DatasetSettings(source="cifar100", root="images", imbalance=3, largest=3, subset="first")
+    prepare("cifar", settings, tmp_path / "out", tmp_path)
+    data = load(tmp_path / "out")
+    assert data.class_counts.tolist() == settings.class_counts(settings.facts)
+    assert data.test_index.tolist() == list(range(300, 400))
+    for part in ("train", "test"):
+        assert torch.equal(getattr(data, f"{part}_images"), pixels[getattr(data, f"{part}_index")])
+
+
+@pytest.mark.usefixtures("images")
+def test_noise_on_the_classes_of_a_folder(tmp_path):
+    wrong = {"noise": "asymmetric", "noise_rate": 0.6, "noise_mapping": {1: 0, 0: 2}}
+    prepare("pets", of_files(**wrong), tmp_path / "out", tmp_path)
+    data = load(tmp_path / "out")
+    assert data.class_counts.tolist() == data.clean_labels.bincount().tolist() == [5, 9, 6]
+    assert set(zip(data.clean_labels.tolist(), data.train_labels.tolist(), strict=True)) == {
+        (0, 0), (0, 2), (1, 1), (1, 0), (2, 2)
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="noise_mapping 1 → 3: class 3: expected 0 … 2"):
+        prepare("pets", of_files(**{**wrong, "noise_mapping": {1: 3}}), tmp_path / "out", tmp_path)
+
+
+@pytest.mark.usefixtures("images")
+def test_what_is_wrong_with_files_leaves_what_was_there(tmp_path):
+    prepare("pets", of_files(), tmp_path / "out", tmp_path)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    damaged = tmp_path / "images" / "test" / "cat" / "001.png"
+    damaged.write_bytes(damaged.read_bytes()[:60])
+    with pytest.raises(ValueError, match=rf"{damaged} cannot be decoded"):
+        prepare("pets", of_files(), tmp_path / "out", tmp_path)
+    with pytest.raises(ValueError, match="imbalance = 6 leaves the smallest class without an image"):
+        prepare("pets", of_files(imbalance=6), tmp_path / "out", tmp_path)
+    with pytest.raises(ValueError, match=r"image_size = 9000: 29 images .* GiB; expected at most 4"):
+        prepare("pets", of_files(image_size=9000), tmp_path / "out", tmp_path)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+def test_images_are_scaled_and_counted_alike_however_many_at_once(monkeypatch):
+    images = torch.randint(256, (7, 3, 9, 9), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    scaled, statistics = resize(images, 12), channel_statistics(images.numpy())
+    monkeypatch.setattr("ltnb.data.prepare._AT_ONCE", 2)
+    assert torch.equal(resize(images, 12), scaled)
+    assert channel_statistics(images.numpy()) == statistics
+    assert resize(images, 9) is images
+
+
+def test_statistics_of_more_pixels_than_64_bits_hold_the_square_of():
+    # Squares times the count are 255² · 0.5 · 4.4e7² = 6e19, and 2^63 is 9e18.
+    images = np.zeros((44_000, 1, 32, 32), dtype=np.uint8)
+    images[::2] = 255
+    assert channel_statistics(images) == ([0.5], [0.5])
+
+
+@pytest.mark.skipif("CIFAR10_IMAGES" not in os.environ, reason="CIFAR10_IMAGES names no folder with CIFAR-10 as images")
+def test_cifar10_as_images(tmp_path):
+    root = os.environ["CIFAR10_IMAGES"]
+    prepare("cifar10-if100", of_files(imbalance=100, root=root, image_size=32), tmp_path)
+    data = load(tmp_path)
+    assert data.class_names == CIFAR10_CLASSES
+    assert data.class_counts.tolist() == [5000, 2997, 1796, 1077, 645, 387, 232, 139, 83, 50]
+    assert len(data.train_labels) == 12406
+    assert data.test_labels.bincount().tolist() == [1000] * 10

@@ -1,11 +1,17 @@
+import dataclasses
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import get_args
 
 import pytest
+from image_sources import write_folder
 from pydantic import ValidationError
 
 from ltnb.data.facts import FACTS
+from ltnb.data.listings import LISTINGS
+from ltnb.data.long_tail import class_groups
 from ltnb.data.mappings import MAPPINGS
 from ltnb.data.settings import DatasetSettings
 from ltnb.data.sources import SOURCES, SOURCES_ON_DISK
@@ -24,6 +30,14 @@ def test_the_defaults_are_those_of_the_default_experiment():
         "image_size": 16,
         "seed": 0,
     }
+
+
+def counts(settings):
+    return settings.class_counts(settings.facts)
+
+
+def label_counts(settings):
+    return settings.expected_label_counts(settings.facts)
 
 
 def test_every_field_says_what_it_is():
@@ -127,30 +141,162 @@ def test_a_mapping_is_a_name_or_written_out():
 
 def test_the_label_counts_that_are_expected():
     plain = DatasetSettings(source="digits", imbalance=100)
-    assert plain.expected_label_counts == plain.class_counts
+    assert label_counts(plain) == counts(plain)
     symmetric = DatasetSettings(source="digits", imbalance=100, noise="symmetric", noise_rate=0.4)
-    others = sum(plain.class_counts)
-    by_hand = [round(0.6 * n + 0.4 / 9 * (others - n)) for n in plain.class_counts]
-    assert symmetric.expected_label_counts == by_hand
-    assert by_hand[0] < 100 < plain.class_counts[0]
+    others = sum(counts(plain))
+    by_hand = [round(0.6 * n + 0.4 / 9 * (others - n)) for n in counts(plain)]
+    assert label_counts(symmetric) == by_hand
+    assert by_hand[0] < 100 < counts(plain)[0]
     before = symmetric.model_copy(update={"noise_order": "before-tail"})
-    assert before.expected_label_counts == plain.class_counts
+    assert label_counts(before) == counts(plain)
     gone = DatasetSettings(**{**NOISY, "imbalance": 100, "noise_rate": 0.9, "noise_mapping": {9: 0, 0: 1}})
-    assert gone.expected_label_counts == [round(12.4 + 0.9), round(74 + 111.6), 44, 26, 16, 9, 5, 3, 2, 1]
+    assert label_counts(gone) == [round(12.4 + 0.9), round(74 + 111.6), 44, 26, 16, 9, 5, 3, 2, 1]
 
 
 def test_mnist_has_a_test_split_and_a_size_of_its_own():
     settings = DatasetSettings(**MNIST)
     assert (settings.test_per_class, settings.image_size) == ("all", 28)
-    assert settings.class_counts[0] == 5421
-    assert settings.class_counts[-1] == 54
-    assert DatasetSettings(**MNIST, test_per_class=892, largest=5421).class_counts[0] == 5421
+    assert counts(settings)[0] == 5421
+    assert counts(settings)[-1] == 54
+    assert counts(DatasetSettings(**MNIST, test_per_class=892, largest=5421))[0] == 5421
     with pytest.raises(ValidationError, match="test_per_class = 893: expected 'all' or at most 892, the smallest"):
         DatasetSettings(**MNIST, test_per_class=893)
     with pytest.raises(ValidationError, match="largest = 5422: expected at most 5421"):
         DatasetSettings(**MNIST, largest=5422)
     with pytest.raises(ValidationError, match="test_per_class"):
         DatasetSettings(**MNIST, test_per_class="some")
+
+
+@pytest.mark.parametrize(("source", "largest", "total"), [("cifar10", 5000, 12406), ("cifar100", 500, 10847)])
+def test_cifar_with_the_papers_tail(source, largest, total):
+    settings = DatasetSettings(source=source, root="data", imbalance=100)
+    assert counts(settings)[0] == largest
+    assert sum(counts(settings)) == total
+    assert (settings.test_per_class, settings.image_size) == ("all", 32)
+    groups = {name: len(classes) for name, classes in class_groups(counts(settings)).items()}
+    assert groups == ({"many": 35, "medium": 35, "few": 30} if source == "cifar100" else {"many": 8, "medium": 2})
+
+
+def test_a_tail_in_one_step_and_no_cut_at_all():
+    step = DatasetSettings(source="cifar10", root="data", imbalance=50, tail="step")
+    assert counts(step) == [5000] * 5 + [100] * 5
+    assert counts(DatasetSettings(source="mnist", root="data", imbalance="as-is")) == list(FACTS["mnist"].class_sizes)
+    assert counts(DatasetSettings(source="digits", imbalance="as-is")) == [n - 50 for n in FACTS["digits"].class_sizes]
+
+
+def test_how_a_tail_is_cut_is_recorded():
+    ever = {"source", "imbalance", "largest", "test_per_class", "image_size", "seed"}
+    # What was recorded before there was a choice stays as it was.
+    assert (
+        DatasetSettings(source="digits", imbalance=10, tail="exponential", subset="shuffled").model_dump().keys()
+        == ever
+    )
+    for name, value in (("tail", "step"), ("subset", "first")):
+        settings = DatasetSettings(source="digits", imbalance=10, **{name: value})
+        assert settings.model_dump().items() >= {name: value}.items()
+        assert settings.model_dump().keys() == ever | {name}
+        assert DatasetSettings.model_validate(json.loads(json.dumps(settings.model_dump(mode="json")))) == settings
+    cifar = DatasetSettings(source="cifar10", root="data", imbalance=10, download=True)
+    assert cifar.model_dump().keys() == ever | {"root", "tail", "subset"}
+    whole = DatasetSettings(source="mnist", root="data", imbalance="as-is")
+    assert whole.model_dump().keys() == {"source", "root", "imbalance", "test_per_class", "image_size", "seed"}
+    assert DatasetSettings.model_validate(whole.model_dump()) == whole
+
+
+FOLDER = {"source": "folder", "root": "images", "imbalance": "as-is", "image_size": 32}
+LISTS = {**FOLDER, "source": "lists", "train_list": "train.txt", "test_list": "test.txt"}
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({**FOLDER, "root": None}, "root is missing; expected the folder that folder is read from"),
+        ({**FOLDER, "source": "npz", "root": None}, "root is missing; expected the file that npz is read from"),
+        ({**LISTS, "train_list": None}, "train_list is missing; expected the list of train images"),
+        ({**LISTS, "test_list": None}, "test_list is missing; expected the list of test images"),
+        ({**LISTS, "source": "folder"}, "train_list = 'train.txt' has no effect while source is 'folder'"),
+        ({**FOLDER, "download": True}, "download = True has no effect while source is 'folder'; expected .*'cifar10'"),
+        ({"source": "cifar10", "imbalance": 9}, "root is missing; expected the folder that cifar10 is read from"),
+        ({key: FOLDER[key] for key in FOLDER if key != "image_size"}, "image_size is missing; expected one for all"),
+        ({**FOLDER, "imbalance": "as is"}, "as-is"),
+        ({**FOLDER, "largest": 5}, "largest = 5 has no effect while imbalance is 'as-is'; expected a factor"),
+        ({**FOLDER, "tail": "step"}, "tail = 'step' has no effect while imbalance is 'as-is'"),
+        ({**FOLDER, "subset": "first"}, "subset = 'first' has no effect while imbalance is 'as-is'"),
+        (
+            {**FOLDER, "noise": "symmetric", "noise_rate": 0.1, "noise_order": "before-tail"},
+            "noise_order = 'before-tail' has no effect while imbalance is 'as-is'",
+        ),
+        ({**FOLDER, "noise": "symmetric"}, "noise_rate is missing"),
+        (
+            {**FOLDER, "noise": "asymmetric", "noise_rate": 0.1, "noise_mapping": "pets"},
+            "noise_mapping = 'pets': expected 'digits' or .*, or {class: other class}",
+        ),
+        ({**MNIST, "tail": "steps"}, "exponential"),
+    ],
+)
+def test_what_cannot_be_read_from_disk_is_refused(given, complaint):
+    with pytest.raises(ValidationError, match=complaint):
+        DatasetSettings(**given)
+
+
+def test_settings_of_files_are_checked_without_them():
+    # A run is read where its images are not.
+    settings = DatasetSettings(**FOLDER)
+    assert settings.facts is None
+    assert settings.test_per_class == "all"
+    assert DatasetSettings.model_validate(settings.model_dump()) == settings
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"largest": 4, "imbalance": 2}, "largest = 4: expected at most 3, what testing leaves of the smallest class"),
+        ({"imbalance": 4}, "imbalance = 4 leaves the smallest class without an image: expected at most the 3 images"),
+        ({"test_per_class": 3}, "test_per_class = 3: expected 'all' or at most 2, the smallest class in the test"),
+        (
+            {"noise": "symmetric", "noise_rate": [0.1] * 9},
+            "noise_rate has 9 numbers: expected one, or one for each of 3",
+        ),
+        (
+            {"noise": "asymmetric", "noise_rate": 0.1, "noise_mapping": "digits"},
+            "noise_mapping = 'digits': expected {class: other class}, with noise 'asymmetric' of folder",
+        ),
+        ({"noise": "asymmetric", "noise_rate": 0.1, "noise_mapping": {0: 3}}, "noise_mapping 0 → 3: class 3"),
+        (
+            {"image_size": 8000},
+            r"image_size = 8000: 23 images of 3 × 8000 × 8000 bytes are 4\.1 GiB; expected at most 4, since",
+        ),
+        ({"image_size": 8000, "test_per_class": 1, "imbalance": 1}, None),  # 12 of them
+    ],
+)
+def test_what_does_not_fit_the_files_is_refused_when_they_are_looked_at(tmp_path, changes, complaint):
+    write_folder(tmp_path / "images", {"train": {"a": 3, "b": 7, "c": 4}, "test": {"a": 3, "b": 2, "c": 4}})
+    settings = DatasetSettings(**{**FOLDER, **changes})
+    if complaint is None:
+        assert settings.facts_in(tmp_path).class_sizes == (3, 7, 4)
+        return
+    with pytest.raises(ValueError, match=complaint):
+        settings.facts_in(tmp_path)
+
+
+def test_what_fits_the_files(tmp_path):
+    write_folder(tmp_path / "images", {"train": {"a": 3, "b": 7}, "test": {"a": 1, "b": 2}})
+    settings = DatasetSettings(**FOLDER)
+    assert settings.class_counts(settings.facts_in(tmp_path)) == [3, 7]
+    cut = DatasetSettings(**{**FOLDER, "imbalance": 3})
+    assert cut.class_counts(cut.facts_in(tmp_path)) == [3, 1]
+    absolute = DatasetSettings(**{**FOLDER, "root": str(tmp_path / "images")})
+    assert absolute.facts_in(Path("elsewhere")) == settings.facts_in(tmp_path)
+    known = DatasetSettings(source="digits", imbalance=1)
+    assert known.facts_in(Path("elsewhere")) is FACTS["digits"]
+
+
+def test_imagenet_is_too_large():
+    facts = dataclasses.replace(FACTS["cifar100"], class_sizes=(115_846,), test_sizes=(50_000,))
+    settings = DatasetSettings(**{**LISTS, "image_size": 224})
+    with pytest.raises(ValueError, match=r"165846 images of 3 × 224 × 224 bytes are 23\.2 GiB; expected at most 4"):
+        settings.check(facts)
+    settings.model_copy(update={"image_size": 64}).check(facts)
 
 
 def test_settings_cannot_be_changed():
@@ -162,13 +308,15 @@ def test_settings_cannot_be_changed():
 def test_the_facts_of_the_sources_that_come_with_a_package():
     for name, read in SOURCES.items():
         source, facts = read(), FACTS[name]
-        assert facts.smallest_class == int(source.labels.bincount().min())
+        assert list(facts.class_sizes) == source.labels.bincount().tolist()
         assert facts.num_classes == len(source.class_names)
-        assert (source.is_test is None) == (facts.smallest_test_class is None)
+        assert facts.channels == source.images.shape[1]
+        assert source.is_test is facts.test_sizes is None
 
 
 def test_every_source_has_facts_that_fit():
     assert FACTS.keys() == SOURCES.keys() | SOURCES_ON_DISK.keys()
+    assert {*FACTS, *LISTINGS} == set(get_args(DatasetSettings.model_fields["source"].annotation))
     assert {name for name, facts in FACTS.items() if facts.on_disk} == set(SOURCES_ON_DISK)
     for facts in FACTS.values():
         for mapping in facts.noise_mappings:
@@ -176,12 +324,16 @@ def test_every_source_has_facts_that_fit():
 
 
 def test_class_counts_are_those_of_the_profile():
-    assert DatasetSettings(source="digits", imbalance=100).class_counts == [124, 74, 44, 26, 16, 9, 5, 3, 2, 1]
-    assert DatasetSettings(source="digits", imbalance=4, largest=8).class_counts == [8, 6, 5, 5, 4, 3, 3, 2, 2, 2]
+    assert counts(DatasetSettings(source="digits", imbalance=100)) == [124, 74, 44, 26, 16, 9, 5, 3, 2, 1]
+    assert counts(DatasetSettings(source="digits", imbalance=4, largest=8)) == [8, 6, 5, 5, 4, 3, 3, 2, 2, 2]
 
 
 def test_checking_settings_does_not_wait_for_torch():
-    check = "import sys, ltnb.data.settings; sys.exit(not {'torch', 'sklearn', 'numpy'}.isdisjoint(sys.modules))"
+    check = (
+        "import sys; from ltnb.data.settings import DatasetSettings\n"
+        "DatasetSettings(source='folder', root='.', imbalance=2, image_size=8)\n"
+        "sys.exit(not {'torch', 'sklearn', 'numpy'}.isdisjoint(sys.modules))"
+    )
     subprocess.run([sys.executable, "-c", check], check=True)
 
 

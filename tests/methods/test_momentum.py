@@ -164,7 +164,7 @@ def test_the_term_is_the_pure_loss_of_the_expected_queries_and_keys(system: Any)
             labels,
             steps.classifier(features),
             COUNTS,
-            sample_weight=0.05,
+            sample_weight=steps.module.settings.sample_weight,
             temperature=0.2,
         )
     else:

@@ -64,7 +64,11 @@ def test_the_wide_one_is_resnet32_in_four_times_the_channels() -> None:
         if of_each and name != "conv.weight":  # the stem's inputs are the image's channels
             of_each[0] *= 4
         assert parameter.shape == (4 * out_channels, *of_each), name
+    shapes: list[torch.Size] = []
+    for block in wide.stages[4::5]:
+        block.register_forward_hook(lambda _, __, maps: shapes.append(maps.shape))
     features = wide(torch.randn(2, 3, 32, 32))
+    assert shapes == [(2, 64, 32, 32), (2, 128, 16, 16), (2, 256, 8, 8)]
     assert features.shape == (2, wide.feature_dim) == (2, 256)
 
 

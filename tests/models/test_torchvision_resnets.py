@@ -86,6 +86,7 @@ def test_resnet34_has_the_stem_of_small_images() -> None:
 def test_how_stems_start() -> None:
     small = made("resnet34").network.conv1.weight.detach()
     assert 0.95 / 27**0.5 < float(small.abs().max()) <= 1 / 27**0.5  # uniform, of 27 inputs
+    assert float(small.std()) == pytest.approx(1 / 81**0.5, rel=0.05)
     grey = made("resnet50", in_channels=1).network.conv1.weight.detach()
     assert grey.shape == (64, 1, 7, 7)
     assert float(grey.std()) == pytest.approx((2 / (49 * 64)) ** 0.5, rel=0.05)  # 3,136 draws: 1.3 % standard error
