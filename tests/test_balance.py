@@ -14,7 +14,21 @@ from torch import Tensor
 
 from ltnb import balance, tables, trained_supports
 from ltnb.data.profiles import long_tail_counts
-from ltnb.methods import BCE3S, LDAM, PAL, CrossEntropy, FeatRecon, PaCo, Resampling, TauNormalised
+from ltnb.methods import (
+    BCE3S,
+    LDAM,
+    LWS,
+    PAL,
+    RBL,
+    CrossEntropy,
+    DotRegression,
+    FeatRecon,
+    MethodSettings,
+    PaCo,
+    PostHocAdjustment,
+    Resampling,
+    TauNormalised,
+)  # fmt: skip
 from ltnb.methods.assembly import Method
 from ltnb.methods.stages import Stage
 from ltnb.runs import Run
@@ -208,6 +222,7 @@ def test_decay_alone_is_what_the_optimiser_makes_of_it(momentum: float) -> None:
     ("method", "changes"),
     [
         (PAL(), {}),  # fixed vectors
+        (RBL(), {}),  # vectors that are no parameters: decay draws their rotation back, and not them
         (CrossEntropy(second_stage="retrain", second_stage_epochs=1), {}),
         (CrossEntropy(), {"versions": {"torch": "0.4.0"}}),
     ],
@@ -245,3 +260,31 @@ def test_projections_are_seen_as_the_contrast_sees_them(tmp_path: Path, run: Run
         tail_overlap = overlaps.query(f"split == '{split}'")["tail_overlap"].item()
         assert found[f"{split}_projection_tail_overlap"] == pytest.approx(tail_overlap)
         assert found[f"{split}_projection_head_head"] > found[f"{split}_projection_tail_tail"]
+
+
+DECIDING: dict[str, MethodSettings] = {
+    "linear": CrossEntropy(),
+    "normalised": BCE3S(),
+    "cosine": CrossEntropy(classifier="cosine"),
+    "rotated": RBL(),
+    "anchored": DotRegression(),
+    "rescaled": LWS(second_stage_epochs=2),
+    "a linear one after cosines": CrossEntropy(classifier="cosine", second_stage="retrain", second_stage_epochs=2),
+    "adjusted": PostHocAdjustment(),
+    "vectors shortened": TauNormalised(correction_strength=2.0),
+}
+
+
+@pytest.mark.parametrize("kind", DECIDING)
+def test_the_deciding_vectors_decide_as_the_run_was_evaluated(kind: str, tmp_path: Path) -> None:
+    run = train(settings_of(DECIDING[kind]), bars(), tmp_path)
+    weight, bias = balance.deciding_weight(run), balance.deciding_bias(run)
+    scores = torch.from_numpy(run.embeddings["test_features"]).double() @ weight.T
+    scores = scores if bias is None else scores + bias
+    np.testing.assert_array_equal(scores.argmax(dim=1), run.embeddings["test_logits"].argmax(axis=1))
+    # Beyond the images at hand: differences of scores are those of logits, up to the features' lengths and a scale.
+    logits = torch.from_numpy(run.embeddings["test_logits"]).double()
+    gaps, expected = (values - values[:, :1] for values in (scores, logits))
+    ratio = (gaps * expected).sum(dim=1, keepdim=True) / gaps.square().sum(dim=1, keepdim=True)
+    torch.testing.assert_close(ratio * gaps, expected, rtol=1e-2, atol=1e-3)
+    assert (ratio > 0).all()

@@ -18,7 +18,23 @@ from ltnb import noisy_labels
 from ltnb.data.augmentation import augment, normalise
 from ltnb.data.noise import symmetric_noise, transition_matrix
 from ltnb.geometry import regular_simplex
-from ltnb.methods import BCE3S, BCL, FNPAL, PAL, CrossEntropy, FeatRecon
+from ltnb.methods import (
+    BCE3S,
+    BCL,
+    FNPAL,
+    LWS,
+    PAL,
+    RBL,
+    ClassBalanced,
+    CrossEntropy,
+    DotRegression,
+    FeatRecon,
+    MethodSettings,
+    PaCo,
+    PostHocAdjustment,
+    Resampling,
+    TauNormalised,
+)  # fmt: skip
 from ltnb.methods.assembly import Method
 from ltnb.runs import Run
 from ltnb.theory.anchored_prototypes import noise_excess_risk
@@ -276,3 +292,42 @@ def test_the_bound_on_the_risk_is_the_theorems_and_holds(rate: float, scale: flo
     bound = noisy_labels.risk_bound(10, rate, scale)
     assert bound == pytest.approx(2 * constant * scale * rate / ((1 - rate) * 10 - 1))
     assert bound > noise_excess_risk(10, rate, scale)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        BCE3S(),
+        RBL(),
+        DotRegression(),
+        LWS(second_stage_epochs=2),
+        CrossEntropy(classifier="cosine", second_stage="retrain", second_stage_epochs=2),
+        PAL(second_stage="retrain", second_stage_epochs=2),
+        PostHocAdjustment(),
+        TauNormalised(),
+    ],
+    ids=["normalised", "rotated", "anchored-cosine", "rescaled", "retrained", "retrained anchors", "adjusted", "tau"],
+)
+def test_logits_are_those_that_the_run_was_evaluated_by(settings: MethodSettings, tmp_path: Path) -> None:
+    run = train(settings_of(settings), bars(), tmp_path)
+    stored = run.embeddings["test_logits"]
+    found = noisy_labels.logits(run, "test").numpy()
+    np.testing.assert_allclose(found, stored, rtol=1e-4, atol=1e-4 * np.abs(stored).max())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ClassBalanced(),
+        Resampling(),
+        PostHocAdjustment(),
+        TauNormalised(),
+        PaCo(classification="cross-entropy"),
+        CrossEntropy(classification_weight=0.0, views=("strong", "strong"), contrast="supervised"),
+    ],
+    ids=["weighted", "resampled", "adjusted", "tau", "parametric", "untrained"],
+)
+def test_no_risk_where_plain_cross_entropy_is_not_what_was_trained(settings: MethodSettings, tmp_path: Path) -> None:
+    """Weights, samplers and corrections minimise another risk than the one that the bounds are about."""
+    run = train(settings_of(settings), bars(), tmp_path)
+    assert not noisy_labels.measures([run])["measure"].str.startswith("risk").any()

@@ -156,6 +156,16 @@ def test_every_anchor_has_the_temperature_of_its_class() -> None:
     assert found == pytest.approx(supervised_by_hand(z, y.tolist() * 2, taus, [], []), rel=1e-6)
 
 
+def test_a_systems_own_temperatures_by_class_lie_idle_in_another_contrast() -> None:
+    """FeatRecon's τ₊ = 0.15 means nothing to BCL's loss, at whatever τ."""
+    module = made(FeatRecon(contrast="balanced", synthesis="none", temperature=0.5, averaging="none", complement=False))
+    features = features_of(3)
+    found = terms_of(module, features, [Y] * 3, head(), Generator())["contrast"]
+    z = module.projector(torch.cat(features[1:])).tolist()
+    expected = supervised_by_hand(z, Y.tolist() * 2, [0.5] * 12, [], [])
+    assert found.item() == pytest.approx(expected, rel=1e-6)
+
+
 @pytest.mark.parametrize("anchors", [True, False])
 @pytest.mark.parametrize("head_temperature", [None, 0.9])
 def test_synthetic_features_as_anchors_or_as_keys_alone(anchors: bool, head_temperature: float | None) -> None:

@@ -334,3 +334,21 @@ def test_settings_at_random_are_taken_or_refused_by_name() -> None:
         else:
             assert settings.slots()["system"] == settings.system
     assert 100 < refused < 1000
+
+
+def test_a_rotated_simplex_that_does_not_fit_is_not_told_to_optimise_its_anchors() -> None:
+    """Which is refused as well: only fixed anchors have a form."""
+    with pytest.raises(ValueError, match="feature_dim: 2 cannot hold the simplex of 4 anchors") as told:
+        RBL(feature_dim=2).check_classes(COUNTS)
+    assert "optimised" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"correction": "logit-adjusted"},  # s f − τ log π
+        {"contrast": "parametric", "views": ("strong", "strong")},  # the scores beside the samples in one softmax
+    ],
+)
+def test_a_scale_counts_with_dot_regression_where_something_else_takes_the_logits(changes: dict[str, Any]) -> None:
+    assert DotRegression(classifier_scale=5.0, **changes).classifier_scale == 5.0

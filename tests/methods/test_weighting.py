@@ -112,7 +112,7 @@ def test_how_long_deferred_weights_wait(start: float, epochs: int, unweighted: i
     method = method_of(settings)
     counted = []
     for epoch in range(epochs):
-        counted.append(bool(method.weights_apply))
+        counted.append(bool(method.weights_count))
         method.after_epoch(epoch + 1, epochs)
     assert counted == [False] * unweighted + [True] * (epochs - unweighted)
 
@@ -136,13 +136,13 @@ def test_deferred_weights_are_none_and_then_those_of_balanced_ones() -> None:
     resumed.load_state_dict(deferred.state_dict())
     torch.testing.assert_close(resumed.losses([images()], [Y], Generator())["total"], after)
     with_flag = {
-        weighting: "weights_apply" in method_of(CrossEntropy(class_weighting=weighting)).state_dict()  # type: ignore[arg-type]
+        weighting: "weights_count" in method_of(CrossEntropy(class_weighting=weighting)).state_dict()  # type: ignore[arg-type]
         for weighting in ("none", "balanced", "deferred")
     }
     assert with_flag == {"none": False, "balanced": False, "deferred": True}
 
 
-def test_a_run_is_the_unweighted_one_until_its_weights_apply(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_run_is_the_unweighted_one_until_its_weights_count(dataset: Dataset, tmp_path: Path) -> None:
     deferred = training.train(settings_of(LDAM(weighting_start=0.5)), dataset, tmp_path / "deferred")
     plain = training.train(settings_of(LDAM(class_weighting="none")), dataset, tmp_path / "plain")
     same = (deferred.history["total"] == plain.history["total"]).tolist()
@@ -153,10 +153,10 @@ def test_a_second_stage_leaves_the_weights_as_they_were() -> None:
     method = method_of(LDAM(second_stage="retrain", weighting_start=0.5))
     for epoch in (1, 2):
         method.after_epoch(epoch, 2)
-    assert method.weights_apply
+    assert method.weights_count
     method.begin(1)
     method.after_epoch(1, 100)
-    assert method.weights_apply
+    assert method.weights_count
 
 
 # How often a class is shown.
