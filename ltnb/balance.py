@@ -18,8 +18,9 @@ from ltnb import geometry, trained_supports
 from ltnb.data.long_tail import class_groups
 from ltnb.methods import MethodSettings
 from ltnb.methods.assembly import Method
-from ltnb.methods.slots import ANCHORED
+from ltnb.methods.slots import SIMPLEX
 from ltnb.methods.stages import Stage
+from ltnb.models.corrections import tau_normalised
 from ltnb.params import TrainingSettings
 from ltnb.runs import Run
 from ltnb.tables import SPLITS, by_run
@@ -122,7 +123,7 @@ def received_gradients(run: Run) -> Tensor | None:
         return None
     # As the run had them, settings without an effect included, which a row of params.yaml may not have.
     settings = MethodSettings.model_construct(**run.params["method"])
-    if settings.classifier in ANCHORED or settings.second_stage != "none":
+    if settings.classifier in SIMPLEX or settings.second_stage != "none":
         return None
     training = TrainingSettings.model_validate(run.params["training"])
     with safe_open(file, "pt") as weights:
@@ -154,16 +155,25 @@ def kept_by_decay(stage: Stage, steps: int, momentum: float) -> float:
 def deciding_weight(run: Run) -> Tensor:
     """Classifier vectors (K, d) whose largest w_k·x + b_k decides: unit rows where their lengths play no part."""
     weight = torch.from_numpy(run.embeddings["classifier_weight"]).double()
-    learned_lengths = run.params["method"]["classifier"] == "linear"
-    return weight if learned_lengths else torch.nn.functional.normalize(weight, dim=1)
+    method = run.params["method"]
+    if method.get("correction") == "tau-normalised":
+        return tau_normalised(weight, exponent=method["correction_strength"])
+    return weight if deciding_classifier(run) == "linear" else torch.nn.functional.normalize(weight, dim=1)
+
+
+def deciding_classifier(run: Run) -> str:
+    """Return the kind of classifier that a run was evaluated with: a second stage may have trained a linear one."""
+    method = run.params["method"]
+    return "linear" if method.get("second_stage") in ("retrain", "rescale") else str(method["classifier"])
 
 
 def deciding_bias(run: Run) -> Tensor | None:
-    """What a linear classifier adds to w_k·x, (K,): the mean over test images of f_k(x) − w_k·x; None for others.
+    """What a classifier adds to w_k·x, (K,): the mean over test images of f_k(x) − w_k·x; None without a bias.
 
     Embeddings keep logits and not the bias, which is the same for every image up to rounding.
     """
-    if run.params["method"]["classifier"] != "linear":
+    no_bias = run.params["method"].get("correction") == "tau-normalised"
+    if no_bias or deciding_classifier(run) not in ("linear", "normalised"):
         return None
     logits, features = (torch.from_numpy(run.embeddings[f"test_{name}"]).double() for name in ("logits", "features"))
     return (logits - features @ deciding_weight(run).T).mean(dim=0)

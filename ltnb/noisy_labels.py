@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ltnb import geometry
-from ltnb.balance import deciding_bias, deciding_weight
+from ltnb.balance import deciding_bias, deciding_classifier, deciding_weight
 from ltnb.data.settings import DatasetSettings
-from ltnb.methods.slots import NORMALISED_FEATURES
+from ltnb.methods.slots import NORMALISED_FEATURES, SIMPLEX
 from ltnb.runs import Run
 from ltnb.tables import by_run
 from ltnb.theory.anchored_prototypes import (
@@ -26,7 +26,7 @@ from ltnb.theory.anchored_prototypes import (
 )
 
 FIT = ("train_accuracy_clean", "memorised", "recovered")
-SCALED = ("cosine", "anchored", "anchored-cosine")  # classifiers with an s
+SCALED = ("cosine", *SIMPLEX)  # classifiers with an s
 
 
 def measures(runs: Iterable[Run]) -> pd.DataFrame:
@@ -74,7 +74,7 @@ def risk_bound(num_classes: int, noise_rate: float, scale: float) -> float:
 def classifier_scale(run: Run) -> float | None:
     """Return the s that multiplied a run's logits, ``noise-aware`` as training resolves it; None without one."""
     method = run.params["method"]
-    if method["classifier"] not in SCALED:
+    if deciding_classifier(run) not in SCALED:
         return None
     if method["classifier_scale"] != "noise-aware":
         return float(method["classifier_scale"])
@@ -89,7 +89,7 @@ def logits(run: Run, split: str) -> Tensor:
     With x/‖x‖ in the place of x where the classifier normalises features.
     """
     features = torch.from_numpy(run.embeddings[f"{split}_features"]).double()
-    if run.params["method"]["classifier"] in NORMALISED_FEATURES:
+    if deciding_classifier(run) in NORMALISED_FEATURES:
         features = normalize(features, dim=1)
     scores: Tensor = features @ deciding_weight(run).T
     scale, bias = classifier_scale(run), deciding_bias(run)
@@ -136,6 +136,11 @@ def _is_plain_softmax(run: Run) -> bool:
         method["classification"] == "cross-entropy"
         and method["classifier"] in ("linear", *SCALED)
         and method["second_stage"] == "none"
+        and method.get("classification_weight", 1) > 0
+        and method.get("class_weighting", "none") == "none"
+        and method.get("sampler", "instance") == "instance"
+        and method.get("correction", "none") == "none"
+        and method.get("contrast") != "parametric"  # which trains the classifier as well
     )
 
 

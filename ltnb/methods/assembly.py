@@ -42,7 +42,7 @@ class Method(nn.Module):
     class_counts: Tensor
     class_weights: Tensor
     smoothing: Tensor
-    weights_apply: Tensor
+    weights_count: Tensor
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Method(nn.Module):
         for name, values in (("class_weights", weights), ("smoothing", smoothing)):
             self.register_buffer(name, values.to(torch.get_default_dtype()), persistent=False)
         if settings.class_weighting == "deferred":
-            self.register_buffer("weights_apply", torch.tensor(False))
+            self.register_buffer("weights_count", torch.tensor(False))
         self.stage = 0
 
     def stages(self, first: Stage) -> list[Stage]:
@@ -192,7 +192,7 @@ class Method(nn.Module):
             return torch.cat(list(of_images)).mean()
         weights = self.class_weights
         if weighting == "deferred":
-            weights = torch.where(self.weights_apply, weights, 1.0)
+            weights = torch.where(self.weights_count, weights, 1.0)
         of_views = [
             losses.weighted_mean(of_view, of_targets, weights)
             for of_view, of_targets in zip(of_images, targets, strict=True)
@@ -227,7 +227,7 @@ class Method(nn.Module):
         if self.contrast is not None:
             self.contrast.after_epoch(epoch, epochs)
         if self.settings.class_weighting == "deferred":
-            self.weights_apply.fill_(epoch >= self.settings.unweighted_epochs(epochs))
+            self.weights_count.fill_(epoch >= self.settings.unweighted_epochs(epochs))
 
     def prototypes(self) -> Tensor | None:
         """Return what stands for the classes in the contrast, (K, p) unit rows, or ``None``."""

@@ -51,7 +51,12 @@ def _every_setting_has_an_effect(settings: MethodSettings) -> None:
             raise ValueError(
                 f"{name}: {getattr(settings, name)!r} has no effect while {share} is 1; expected a lower {share}"
             )
-    if settings.classification == "dot-regression" and "classifier_scale" in settings.model_fields_set:
+    takes_logits = settings.correction == "logit-adjusted" or settings.contrast == "parametric"
+    if (
+        settings.classification == "dot-regression"
+        and "classifier_scale" in settings.model_fields_set
+        and not takes_logits
+    ):
         raise ValueError(
             f"classifier_scale: {settings.classifier_scale!r} has no effect on classification 'dot-regression', which "
             "regresses cosines; expected no scale"

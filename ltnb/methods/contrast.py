@@ -86,9 +86,9 @@ class PairedContrast(Contrast):
                 if settings.synthesis == "up-sampling"
                 else SupportSynthesis(settings, class_counts)
             )
-        highest = settings.head_temperature or settings.temperature
+        highest = settings.head_temperature if settings.has_effect("head_temperature") else None
         temperatures = losses.class_temperatures(
-            torch.tensor(class_counts), lowest=settings.temperature, highest=highest
+            torch.tensor(class_counts), lowest=settings.temperature, highest=highest or settings.temperature
         )
         self.register_buffer("class_temperatures", temperatures.to(torch.get_default_dtype()), persistent=False)
         self.step: tuple[Tensor, Tensor] | None = None

@@ -219,7 +219,7 @@ class MethodSettings(BaseModel):
         return {name: value for name, value in self.model_dump(mode="json").items() if self.has_effect(name)}
 
     def unweighted_epochs(self, epochs: int) -> int:
-        """Return how many of ``epochs`` pass before deferred class weights count: at least one, and never all."""
+        """Return how many of two or more ``epochs`` pass before deferred weights count: at least one, and never all."""
         return min(max(1, round(self.weighting_start * epochs)), epochs - 1)
 
     def first_synthetic_epoch(self, epochs: int) -> int:
@@ -244,9 +244,10 @@ class MethodSettings(BaseModel):
             and feature_dim is not None
             and feature_dim < num_classes - 1
         ):
+            otherwise = ", or anchors to be 'optimised'" if self.classifier in ANCHORED else ""
             raise ValueError(
                 f"feature_dim: {feature_dim} cannot hold the simplex of {num_classes} anchors; "
-                f"expected at least {num_classes - 1}, or anchors to be 'optimised'"
+                f"expected at least {num_classes - 1}{otherwise}"
             )
         anchored_contrast = self.contrast == "balanced" and self.complement and self.prototypes == "anchored"
         if anchored_contrast and self.projection_dim < num_classes - 1:
