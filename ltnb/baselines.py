@@ -32,7 +32,7 @@ class Origin(NamedTuple):
 
 
 LOSS, AFTERWARDS, MIXED = "loss and sampling", "classifier afterwards", "mixed images"
-CONTRAST, FIXED, OWN = "contrast", "fixed geometry", "papers of this project"
+CONTRAST, FIXED, OWN = "contrast", "fixed geometry", "the four papers"
 ORIGINS = {
     PARITY: Origin("parity", ""),
     "focal": Origin(LOSS, "Lin et al., ICCV 2017"),

@@ -264,7 +264,7 @@ def test_differences_in_a_table_by_group(project: Path) -> None:
 
 def test_means_and_intervals_by_family(project: Path) -> None:
     frame = baselines.by_family(baselines.with_papers(project, FURTHER)).set_index(["method", "group"])
-    assert frame.loc[("bcl", "few"), "family"] == "papers of this project"
+    assert frame.loc[("bcl", "few"), "family"] == "the four papers"
     low, high = stats.t.interval(0.95, 2, 0.52, stats.sem(FEW["digits-baselines"]["ce"]))
     assert frame.loc[("ce", "few"), ["mean", "low", "high", "n"]].tolist() == pytest.approx([0.52, low, high, 3])
     assert math.isnan(frame.loc[("crt", "all"), "low"])
@@ -277,7 +277,7 @@ def test_the_front_has_what_nothing_beats(project: Path) -> None:
     # Focal is as fast as cross-entropy and better; BCL faster than SupCon and better.
     assert points["method"][points["on_front"]].tolist() == ["focal", "bcl"]
     assert points["accuracy"].tolist() == pytest.approx([0.52667 + 0.2, 0.72, 0.91, 0.93], abs=1e-4)
-    assert points["family"].tolist() == ["loss and sampling", "parity", "contrast", "papers of this project"]
+    assert points["family"].tolist() == ["loss and sampling", "parity", "contrast", "the four papers"]
 
 
 def test_what_a_contrast_costs(project: Path) -> None:
