@@ -40,7 +40,9 @@ class TrainingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    encoder: Literal["resnet8", "resnet20", "resnet32", "cnn4"] = "resnet8"
+    encoder: Literal[
+        "resnet8", "resnet20", "resnet32", "resnet32-wide", "resnet34", "cnn4", "cnn8", "resnet50", "resnext50"
+    ] = "resnet8"
     epochs: Annotated[int, Field(ge=1)] = 60
     batch_size: Annotated[int, Field(ge=2)] = 48  # at most: an epoch is cut into nearly equal batches
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
@@ -50,6 +52,9 @@ class TrainingSettings(BaseModel):
     evaluate_every: Annotated[int, Field(ge=1)] = 5  # epochs; to look at only, nothing is chosen by it
     checkpoint_every: Annotated[int, Field(ge=1)] = 10  # epochs; where a killed run goes on from
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    # Of the training steps; weights, losses and evaluation stay in float32. bfloat16 pays on processors that have it.
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compiled: bool = False  # the encoder, by torch.compile: half a minute before the first step, and other last bits
     threads: Annotated[int, Field(ge=1)] = (
         1  # two runs side by side beat one on two threads; the last bits depend on it
     )
@@ -119,6 +124,8 @@ class Params(BaseModel):
                 except ValueError as error:
                     faults.setdefault(name, f"{error} (with the classes of {dataset})")
             epochs = self.training.epochs
+            if method.class_weighting == "deferred" and epochs < 2:
+                faults.setdefault(name, f"class_weighting: 'deferred' never begins in {epochs} epoch; expected 2")
             if "synthesis_start" in method.slots() and method.first_synthetic_epoch(epochs) > epochs:
                 faults.setdefault(name, f"synthesis: {method.synthesis!r} never begins in {epochs} epochs; expected 2")
         if faults:

@@ -193,6 +193,8 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
         except ValueError as error:
             raise ValueError(f"methods.{settings.method_name}: {error}") from error
     method.to(device)
+    if training.compiled:
+        method.encoder.compile()
     generators = {
         "order": torch.Generator().manual_seed(seeds[1]),
         "augmentation": torch.Generator(device).manual_seed(seeds[2]),
@@ -228,7 +230,8 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             ]
             views = [normalise(view, dataset.mean, dataset.std) for view, _ in drawn]
             try:
-                losses = method.losses(views, [targets for _, targets in drawn], generators["method"])
+                with torch.autocast(device.type, torch.bfloat16, enabled=training.precision == "bfloat16"):
+                    losses = method.losses(views, [targets for _, targets in drawn], generators["method"])
             except ValueError as error:  # a projection too long for its type has no direction any more
                 raise NonFiniteLossError(
                     f"{name}: step {len(terms) + 1} of epoch {epoch + 1}: {error} "

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from ltnb import params
 from ltnb.methods import BCL, CrossEntropy, SupervisedContrastive
+from ltnb.models.encoders import NAMES
 
 GOOD = """\
 datasets:
@@ -77,6 +79,12 @@ def test_exponents_are_numbers_as_they_are_to_dvc(file: Path) -> None:
     assert params.load(file).methods["bcl"].temperature == 0.1
 
 
+def test_every_encoder_can_be_asked_for_by_its_name(file: Path) -> None:
+    assert get_args(params.TrainingSettings.model_fields["encoder"].annotation) == NAMES
+    file.write_text(GOOD.replace("{epochs: 10}", "{encoder: resnet32-wide}"), encoding="utf-8")
+    assert params.load(file).training.encoder == "resnet32-wide"
+
+
 def test_slots_without_effect_are_not_shown() -> None:
     assert set(CrossEntropy().slots()) == {
         "system",
@@ -84,12 +92,16 @@ def test_slots_without_effect_are_not_shown() -> None:
         "classified_views",
         "last_relu",
         "feature_dim",
+        "feature_norm",
+        "sampler",
         "classifier",
         "classification",
         "classification_weight",
+        "class_weighting",
         "contrast",
         "spread",
         "second_stage",
+        "correction",
         "snapshots",
         "learning_rate",
         "weight_decay",

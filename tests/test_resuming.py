@@ -12,7 +12,7 @@ from bars import bars, settings_of
 
 from ltnb import training
 from ltnb.data.prepare import Dataset
-from ltnb.methods import BCE3S, BCL, FNPAL, FeatRecon, MethodSettings
+from ltnb.methods import BCE3S, BCL, FNPAL, KCL, LDAM, LWS, RBL, TSC, FeatRecon, MethodSettings, PaCo, ProCo, Resampling
 from ltnb.methods.stages import Schedule
 
 
@@ -48,6 +48,23 @@ STATEFUL: dict[str, MethodSettings] = {
         classifier_scale="noise-aware",
     ),
     "repeated features": FeatRecon(synthesis="up-sampling", snapshots=0),
+    "momentum encoder, a queue that fills up, drawn positives, a new classifier afterwards, snapshots": KCL(
+        queue_size=50, num_positives=2, second_stage_epochs=2, snapshots=2, projection_dim=8
+    ),
+    "targets that change hands, their classes' centres": TSC(
+        queue_size=9, second_stage="none", prototype_momentum=0.5, projection_dim=8
+    ),
+    "a classifier that learns from the queue": PaCo(queue_size=20, snapshots=3, projection_dim=8),
+    "two running means of each class": ProCo(projection_dim=8),
+    "classes shown alike": Resampling(),
+    "weights that count from the third epoch": LDAM(weighting_start=0.5),
+    "weights that count, and a classifier rebalanced afterwards": LDAM(
+        weighting_start=0.5, second_stage="rebalance", second_stage_epochs=2
+    ),
+    "scales of the vectors that the first stage trained, smoothed labels": LWS(
+        views=("mixup",), second_stage_epochs=2, smoothing_head=0.4, smoothing_tail=0.1
+    ),
+    "a simplex that is turned, behind batch normalisation": RBL(feature_norm=True),
 }
 
 

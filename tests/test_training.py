@@ -314,3 +314,40 @@ def test_data_with_another_fingerprint_is_another_run(dataset: Dataset) -> None:
     other = dataclasses.replace(dataset, fingerprint="1" * 64)
     method = Method(CrossEntropy(), "resnet8", 1, COUNTS)
     assert training.describe(settings_of(), dataset, method) != training.describe(settings_of(), other, method)
+
+
+@pytest.mark.parametrize("method", [None, BCL(), FeatRecon(head_above=5, nearest_heads=1, snapshots=0)])
+def test_in_bfloat16_weights_and_results_stay_in_float32(method: Any, dataset: Dataset, tmp_path: Path) -> None:
+    run = training.train(settings_of(method, precision="bfloat16"), dataset, tmp_path / "half")
+    plain = training.train(settings_of(method), dataset, tmp_path / "plain")
+    assert {array.dtype for array in safetensors.torch.load_file(tmp_path / "half" / "model.safetensors").values()} <= {
+        torch.float32,
+        torch.int64,
+        torch.bool,
+    }
+    assert run.embeddings["test_logits"].dtype == np.float32
+    # Eight significant bits: the first epoch's loss is close, and not the same.
+    first, of_plain = run.history["total"].iloc[0], plain.history["total"].iloc[0]
+    assert first == pytest.approx(of_plain, rel=0.05)
+    assert first != of_plain
+
+
+def test_a_compiled_run_has_the_same_weights_by_name_and_nearly_the_same_losses(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+    compile_module = torch.nn.Module.compile
+
+    def compile_plainly(self: torch.nn.Module) -> None:
+        compiled.append(self)
+        compile_module(self, backend="eager")  # the same calls, without half a minute of a C++ compiler
+
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_plainly)
+    run = training.train(settings_of(compiled=True), dataset, tmp_path / "compiled")
+    plain = training.train(settings_of(), dataset, tmp_path / "plain")
+    assert [type(module).__name__ for module in compiled] == ["ResNet"]
+    np.testing.assert_allclose(run.history["total"], plain.history["total"], rtol=1e-4)
+    names = [
+        safetensors.torch.load_file(tmp_path / part / "model.safetensors").keys() for part in ("compiled", "plain")
+    ]
+    assert names[0] == names[1]

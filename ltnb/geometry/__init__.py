@@ -4,6 +4,8 @@
 tightly each sits around its mean, `separation` the class-by-class metrics of BCE3S, `margins` those of PAL, `regions`
 what a classifier makes of the rest of the space, `hypersphere` the metrics of unit rows. `supports` are the caps in
 which classes lie, and `caps` draws points in them. `prototypes` are fixed before training, `rotation` turns them.
+which classes lie, and `caps` draws points in them. `prototypes` and `targets` are directions fixed before training.
+which classes lie, and `caps` draws points in them. `prototypes` and `targets` are directions
 
 What is measured is float64 on the device of the tensors it is measured on, which may have any floating dtype, and has
 no gradient. Points that are drawn have none either; they take the dtype of the centres they are drawn around. Only
@@ -54,6 +56,7 @@ from ltnb.geometry.supports import (
     nearest_centre_error,
     rectified_supports,
 )
+from ltnb.geometry.targets import assign_targets, target_energy, uniform_targets
 
 __all__ = [
     "Centring",
@@ -63,6 +66,7 @@ __all__ = [
     "Supports",
     "alignment",
     "anchored_prototypes",
+    "assign_targets",
     "cap_overlaps",
     "capped",
     "centred_class_means",
@@ -92,10 +96,12 @@ __all__ = [
     "separability",
     "simplex_cosine",
     "simplex_distance",
+    "target_energy",
     "truncated_normal_angles",
     "truncated_normal_in_cap",
     "uniform_cap_angles",
     "uniform_in_cap",
+    "uniform_targets",
     "uniformity",
     "within_class_variability",
 ]

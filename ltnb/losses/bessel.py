@@ -20,8 +20,8 @@ def log_bessel_of_square(order: float, square: Tensor) -> Tensor:
         dF_ν/ds = I_{ν+1}(x)/(2x I_ν(x)) = exp(F_{ν+1} − F_ν)/2,     1/(4(ν + 1)) at s = 0
 
     So log I_ν(x) = F_ν(x²) + ν log x, and where the length of a vector is what goes into it, the gradient has no
-    singularity at the zero vector. Computed by Debye's expansion for large orders (DLMF 10.41.3), uniform in x ≥ 0,
-    from which the recurrence of DLMF 10.29.1 leads down to smaller orders by sums of positive terms. Neither
+    singularity at the zero vector. Computed by Debye's expansion for large orders (DLMF §10.41(ii)), uniform in x ≥ 0,
+    from which the recurrence of orders (§10.29(i)) leads down to smaller orders by sums of positive terms. Neither
     overflows. F is right to 10⁻¹³ of max(1, √s, |F|), and to a few 10⁻¹⁶ of it for ν ≥ 30.
 
     Derivatives of any order are right; each costs one more evaluation.
@@ -100,7 +100,7 @@ def _debye_correction(order: float) -> tuple[float, ...]:
 def _debye_slopes() -> tuple[Polynomial, ...]:
     """D_k′(p) of k = 1, 2, …, from Bessel's equation.
 
-    The sum of Debye's terms U_k/ν^k (DLMF 10.41.10) is exp S, S = Σ_k D_k/ν^k, and their recurrence in terms of S is
+    The sum of Debye's terms U_k/ν^k (DLMF §10.41(ii)) is exp S, S = Σ_k D_k/ν^k, and their recurrence in terms of S is
 
         ν S′ = ½(p² − p⁴)(S″ + S′²) + (p − 2p³) S′ + (1 − 5p²)/8
     """

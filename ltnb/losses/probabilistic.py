@@ -198,7 +198,7 @@ def probabilistic_contrastive(
     logits = expected_logits(z, naturals, temperature=temperature)
     logits = logits + (counts / counts.sum()).log().to(logits.device, logits.dtype)
     if seen is not None:
-        # Not −inf: a sample of an unseen class stays finite, so that the zero gradient through it stays zero.
+        # Not −inf: where no class is seen at all, softmax would be NaN.
         logits = logits.masked_fill(~seen, torch.finfo(logits.dtype).min)
     losses = F.cross_entropy(logits, y.long(), reduction="none")
     return reduce_anchors(losses, has_seen_class(y, seen), reduction)

@@ -109,7 +109,7 @@ class MethodSettings(BaseModel):
     queue_size: Count = 256
     num_positives: Count = 6  # k of KCL and TSC
     target_weight: Weight = 0.2  # λ of TSC's targets
-    sample_weight: Weight = 0.05  # α of PaCo's sample positives; its own class centre counts 1
+    sample_weight: Weight = 0.02  # α of PaCo's sample positives; its own class centre counts 1
 
     own_weight: PositiveShare = 0.1111  # α of DSCL, the share of the image's own other view among its positives; 1 of 9
 

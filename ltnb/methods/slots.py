@@ -67,7 +67,7 @@ PRIOR_CONTRASTS = ("parametric", "probabilistic")  # correct for the class sizes
 ANCHORED = ("anchored", "anchored-cosine")  # classifiers that are fixed before training
 SIMPLEX = (*ANCHORED, "rotated")  # classifiers whose vectors form one, whatever is trained
 NORMALISED_FEATURES = ("cosine", "anchored-cosine", "rotated")  # classifiers whose logits lie in [−s, s]
-SOFT_LABELS = ("cross-entropy", "binary", "mse")  # classifications that take mixed labels
+SOFT_LABELS = ("cross-entropy", "binary", "mse", "dot-regression")  # classifications that take mixed labels
 WEIGHTED_SUMS = ("sce", "nce+mae", "nce+rce", "nfl+rce")  # of an active and a passive loss
 Owner = tuple[str, tuple[str | bool, ...]]  # a slot, and the values at which it makes a setting count
 # What a loss needs and no default could know: its papers set it for every data set anew.

@@ -1,16 +1,19 @@
-"""Encoders for small images: residual ones (He et al., CVPR 2016, §4.2), as the CIFAR long-tail papers use them.
+"""Encoders by name, and residual ones for small images (He et al., CVPR 2016, §4.2), as on CIFAR with a long tail.
 
-The convolutional one of the MNIST runs is in `ltnb.models.cnn`; `encoder` makes either by its name.
+Convolutional ones of the runs with wrong labels are in `ltnb.models.cnn`; ResNet-34, ResNet-50 and ResNeXt-50 are in
+`ltnb.models.torchvision_resnets`.
 """
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ltnb.models.cnn import CNN4
+from ltnb.models.cnn import CNN4, CNN8
+from ltnb.models.torchvision_resnets import TorchvisionResNet
 
-DEPTHS = {"resnet8": 1, "resnet20": 3, "resnet32": 5}  # residual blocks in each of the three stages
-NAMES = (*DEPTHS, "cnn4")
 WIDTHS = (16, 32, 64)
 
 
@@ -44,13 +47,15 @@ class ResidualBlock(nn.Module):
 class ResNet(nn.Module):
     """A CIFAR-style residual network without its classifier: images to average-pooled features.
 
-    Three stages of 16, 32 and 64 channels, the second and third at half the resolution of the one before,
-    6n + 2 layers in all with n blocks a stage. The features come after a ReLU, so they are non-negative: no two of
-    them are more than 90° apart, and none can lie at a vertex of a regular simplex around the origin, as prototypes
-    do (PAL). Either option lifts that. ``last_relu=False`` ends the last block without its ReLU, so that features can
-    have both signs, though most start off positive, because of the shortcut. ``feature_dim`` maps the pooled features
-    linearly (with a bias) to that many dimensions, 2 or 3 of which can be drawn as they are. ``feature_norm`` ends with
-    batch normalisation, which centres the features whatever came before.
+    Three stages of 16, 32 and 64 channels (``widths``), the second and third at half the resolution of the one before,
+    6n + 2 layers in all with n blocks a stage. Convolutions start as Kaiming's normal of their inputs.
+
+    The features come after a ReLU, so they are non-negative: no two of them are more than 90° apart, and none can lie
+    at a vertex of a regular simplex around the origin, as prototypes do (PAL). Either option lifts that.
+    ``last_relu=False`` ends the last block without its ReLU, so that features can have both signs, though most start
+    off positive, because of the shortcut. ``feature_dim`` maps the pooled features linearly (with a bias) to that many
+    dimensions, 2 or 3 of which can be drawn as they are. ``feature_norm`` ends with batch normalisation, which centres
+    the features whatever came before.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class ResNet(nn.Module):
         blocks: int,
         in_channels: int,
         *,
+        widths: tuple[int, int, int] = WIDTHS,
         last_relu: bool = True,
         feature_dim: int | None = None,
         feature_norm: bool = False,
@@ -67,14 +73,14 @@ class ResNet(nn.Module):
         With the defaults it has the same parameters as without the options, drawn from the same random numbers.
         """
         super().__init__()
-        self.conv = nn.Conv2d(in_channels, WIDTHS[0], 3, padding=1, bias=False)
-        self.bn = nn.BatchNorm2d(WIDTHS[0])
+        self.conv = nn.Conv2d(in_channels, widths[0], 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(widths[0])
         stages: list[nn.Module] = []
-        channels = WIDTHS[0]
-        for width in WIDTHS:
+        channels = widths[0]
+        for stage, width in enumerate(widths):
             for block in range(blocks):
-                stride = 2 if block == 0 and width != WIDTHS[0] else 1
-                is_last = width == WIDTHS[-1] and block == blocks - 1
+                stride = 2 if block == 0 and stage > 0 else 1
+                is_last = stage == len(widths) - 1 and block == blocks - 1
                 stages.append(ResidualBlock(channels, width, stride, last_relu=last_relu or not is_last))
                 channels = width
         self.stages = nn.Sequential(*stages)
@@ -86,13 +92,27 @@ class ResNet(nn.Module):
         self.feature_norm = nn.BatchNorm1d(self.feature_dim) if feature_norm else nn.Identity()
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map images (N, C, H, W) to features (N, ``feature_dim``), 64 of them unless another number was asked for."""
+        """Map images (N, C, H, W) to features (N, ``feature_dim``), by default of the last stage's channels."""
         x = self.stages(F.relu(self.bn(self.conv(images))))
         features: Tensor = self.feature_norm(self.embedding(x.mean(dim=(2, 3))))
         return features
 
 
-Encoder = ResNet | CNN4
+Encoder = ResNet | CNN4 | CNN8 | TorchvisionResNet
+
+_MAKERS: dict[str, Callable[..., Encoder]] = {
+    "resnet8": partial(ResNet, 1),
+    "resnet20": partial(ResNet, 3),
+    "resnet32": partial(ResNet, 5),
+    # GLMC's "resnet32", which has 16 times the parameters of everyone else's.
+    "resnet32-wide": partial(ResNet, 5, widths=(64, 128, 256)),
+    "resnet34": partial(TorchvisionResNet, "resnet34"),
+    "cnn4": CNN4,
+    "cnn8": CNN8,
+    "resnet50": partial(TorchvisionResNet, "resnet50"),
+    "resnext50": partial(TorchvisionResNet, "resnext50"),
+}
+NAMES = tuple(_MAKERS)
 
 
 def encoder(
@@ -106,7 +126,10 @@ def encoder(
     """Return the encoder called ``name``, ready for images of ``in_channels`` channels.
 
     Args:
-        name: one of ``NAMES``: ``"resnet8"``, ``"resnet20"``, ``"resnet32"``, ``"cnn4"``.
+        name: one of ``NAMES``. For small images ``"resnet8"``, ``"resnet20"`` and ``"resnet32"`` (64 features; the last
+            is the long-tail papers' on CIFAR), ``"resnet32-wide"`` (256; GLMC's) and ``"resnet34"`` (512; BCE3S's code,
+            and PAL on CIFAR-100 with wrong labels); ``"cnn4"`` (128) and ``"cnn8"`` (256), of PAL on MNIST and CIFAR-10
+            with wrong labels; for large images ``"resnet50"`` and ``"resnext50"`` (2048).
         in_channels: 1 for grey-scale images, 3 for colour.
         last_relu: whether the last block or layer ends with its ReLU, as in the papers' networks.
         feature_dim: a last linear layer to that many dimensions, at least 1; ``None`` for none.
@@ -123,9 +146,5 @@ def encoder(
         raise ValueError(f"encoder {name!r} is not known; expected one of {', '.join(NAMES)}")
     if feature_dim is not None and feature_dim < 1:
         raise ValueError(f"feature_dim must be at least 1, or None for no last linear layer; got {feature_dim}")
-    network = (
-        CNN4(in_channels, last_relu=last_relu, feature_dim=feature_dim, feature_norm=feature_norm)
-        if name == "cnn4"
-        else ResNet(DEPTHS[name], in_channels, last_relu=last_relu, feature_dim=feature_dim, feature_norm=feature_norm)
-    )
+    network = _MAKERS[name](in_channels, last_relu=last_relu, feature_dim=feature_dim, feature_norm=feature_norm)
     return network.to(memory_format=torch.channels_last)  # twice as fast on a CPU

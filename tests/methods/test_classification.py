@@ -8,13 +8,13 @@ import torch
 from torch import Generator, Tensor
 
 from ltnb import losses
-from ltnb.methods import FNPAL, CrossEntropy, MethodSettings
-from ltnb.methods import settings as settings_types
-from ltnb.methods.assembly import class_balanced_weights
+from ltnb.methods import FNPAL, CrossEntropy, MethodSettings, slots
 from ltnb.methods.classification import Classification, Classifier, classifier
+from ltnb.models.heads import RotatedClassifier
 
 COUNTS = [14, 6, 3, 1]
 K, D, SCALE, TAU, MARGIN = 4, 5, 7.0, 1.5, 0.4
+DEFAULT_SCALE = 30.0
 
 # The parameters of each loss of logits, where it has any.
 PARAMETERS: dict[str, dict[str, float]] = {
@@ -31,13 +31,15 @@ PARAMETERS: dict[str, dict[str, float]] = {
     "nfl+rce": {"active_weight": 0.3, "passive_weight": 2.0, "focal_gamma": 2.0},
 }
 A = -math.log(1e-4)
-CLASSIFIERS = ("linear", "cosine", "normalised", "anchored", "anchored-cosine")
-SCALED = ("cosine", "anchored", "anchored-cosine")
+CLASSIFIERS = ("linear", "cosine", "normalised", "anchored", "anchored-cosine", "rotated")
+SCALED = ("cosine", "anchored", "anchored-cosine", "rotated")
 COMBINATIONS = [
     *((loss, head) for loss in ("cross-entropy", "logit-adjusted") for head in CLASSIFIERS),
     *(("margin", head) for head in SCALED),
     ("binary", "normalised"),
     ("mse", "normalised"),
+    ("dot-regression", "anchored-cosine"),
+    ("dot-regression", "rotated"),
     *((loss, head) for loss in PARAMETERS for head in CLASSIFIERS),
 ]
 
@@ -46,7 +48,7 @@ SOFT = [(loss, head) for loss, head in COMBINATIONS if loss in ("cross-entropy",
 
 
 def settings_of(loss: Any, head: Any, **changes: Any) -> MethodSettings:
-    if head in SCALED:
+    if head in SCALED and loss != "dot-regression":
         changes["classifier_scale"] = SCALE
     if loss == "margin":
         changes["margin"] = MARGIN
@@ -60,6 +62,8 @@ def made(settings: MethodSettings) -> tuple[Classification, Classifier]:
     head = classifier(settings, D, K).double()
     if hasattr(head, "bias"):
         torch.nn.init.normal_(head.bias)
+    if isinstance(head, RotatedClassifier):
+        torch.nn.init.normal_(head.generator_matrix)
     return Classification(settings, COUNTS).double(), head
 
 
@@ -84,10 +88,10 @@ def logits_by_hand(head: Classifier, kind: str, x: list[float]) -> list[float]:
         product = dot(w, x)
         if kind in ("cosine", "normalised"):
             product /= math.hypot(*w)
-        if kind in ("cosine", "anchored-cosine"):
+        if kind in ("cosine", "anchored-cosine", "rotated"):
             product /= math.hypot(*x)
         if kind in SCALED:
-            product *= SCALE
+            product *= head.scale  # type: ignore[union-attr,operator]
         if kind in ("linear", "normalised"):
             product += head.bias[j].item()  # type: ignore[union-attr]
         logits.append(product)
@@ -103,6 +107,8 @@ def loss_by_hand(loss: str, logits: list[float], label: list[float], margins: li
         return sum(terms)
     if loss == "mse":
         return sum((f - share) ** 2 for f, share in zip(logits, label, strict=True))
+    if loss == "dot-regression":
+        return (logits[label.index(1.0)] / DEFAULT_SCALE - 1) ** 2 / 2
     if loss in PARAMETERS:
         return loss_of_probabilities(loss, logits, label.index(1.0))
     if loss == "logit-adjusted":
@@ -133,7 +139,7 @@ def loss_of_probabilities(loss: str, logits: list[float], y: int) -> float:
 
 
 def test_every_value_is_tried() -> None:
-    assert {loss for loss, _ in COMBINATIONS} == set(get_args(settings_types.Classification))
+    assert {loss for loss, _ in COMBINATIONS} == set(get_args(slots.Classification))
 
 
 # But torch's own cross-entropy, which stays with the type that it is given.
@@ -155,7 +161,7 @@ def test_each_loss_on_features_of_lower_precision(loss: str, head: str, dtype: t
     assert low.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("head", ["cosine", "anchored-cosine"])
+@pytest.mark.parametrize("head", ["cosine", "anchored-cosine", "rotated"])
 @pytest.mark.parametrize(("rate", "scale"), [(0.0, 5.0), (0.2, 1.0), (0.8, 0.25 / 0.85)])
 def test_a_noise_aware_scale_follows_the_noise(head: Any, rate: float, scale: float) -> None:
     settings = FNPAL(classifier=head, classifier_scale="noise-aware")
@@ -242,8 +248,32 @@ def test_optimised_anchors_say_what_is_lost_where_no_simplex_fits() -> None:
         classifier(CrossEntropy(classifier="anchored"), 2, K)
 
 
-@pytest.mark.parametrize(("beta", "counts"), [(0.0, COUNTS), (0.9, COUNTS), (0.9999, COUNTS), (0.99, [3, 3, 3])])
-def test_class_balanced_weights_by_hand(beta: float, counts: list[int]) -> None:
-    raw = [(1 - beta) / (1 - beta**n) for n in counts]
-    expected = [weight * len(raw) / sum(raw) for weight in raw]
-    assert class_balanced_weights(torch.tensor(counts), beta).tolist() == pytest.approx(expected)
+def test_a_rotated_classifier_keeps_its_angles_wherever_training_turns_it() -> None:
+    _, head = made(settings_of("cross-entropy", "rotated"))
+    gram = head.weight @ head.weight.T
+    torch.testing.assert_close(gram, torch.eye(K, dtype=torch.float64) * (1 + 1 / 3) - 1 / 3, atol=1e-6, rtol=0)
+    assert [name for name, _ in head.named_parameters()] == ["generator_matrix"]
+
+
+@pytest.mark.parametrize("head", ["anchored-cosine", "rotated"])
+def test_dot_regression_does_not_know_the_scale(head: Any) -> None:
+    term, fitted = made(settings_of("dot-regression", head))
+    x, y = images()
+    before = term(fitted, x, y, Generator())
+    fitted.scale = 3.0  # type: ignore[union-attr,assignment]
+    torch.testing.assert_close(term(fitted, x, y, Generator()), before)
+    torch.testing.assert_close(term(fitted, 2 * x, y, Generator()), before)  # nor the features' lengths
+
+
+def test_dot_regression_moves_no_anchor_but_turns_the_rotated_ones() -> None:
+    for kind in ("anchored-cosine", "rotated"):
+        term, fitted = made(settings_of("dot-regression", kind))
+        x, y = images()
+        leaf = x.clone().requires_grad_()
+        term(fitted, leaf, y, Generator()).sum().backward()
+        assert leaf.grad is not None
+        # At right angles to the features: lengths are of no account.
+        torch.testing.assert_close((leaf.grad * x).sum(dim=1), torch.zeros(len(x), dtype=torch.float64))
+        gradients = [p.grad for p in fitted.parameters()]
+        assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients)
+        assert len(gradients) == (kind == "rotated")

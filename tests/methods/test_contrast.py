@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from ltnb.methods import BCE3S, BCL, FeatRecon, MethodSettings, SupervisedContrastive
-from ltnb.methods.contrast import Contrast, MemoryContrast, PairedContrast, contrast
+from ltnb.methods.contrast import Contrast, MemoryContrast, PairedContrast
+from ltnb.methods.contrasts import contrast
+from ltnb.models.encoders import encoder
 
 COUNTS = [14, 6, 3, 1]
 K, D, TAU = 4, 5, 0.3
@@ -19,8 +21,9 @@ Rows = list[list[float]]
 
 
 def made(settings: MethodSettings) -> Contrast:
+    network = encoder("resnet8", 1, feature_dim=D)
     torch.manual_seed(0)
-    module = contrast(settings, D, COUNTS)
+    module = contrast(settings, network, COUNTS)
     assert module is not None
     return module.double()
 
@@ -30,8 +33,18 @@ def features_of(number_of_views: int, seed: int = 1) -> list[Tensor]:
     return [torch.randn(len(Y), D, generator=generator, dtype=torch.float64) for _ in range(number_of_views)]
 
 
-def weight() -> Tensor:
-    return torch.randn(K, D, generator=Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
+def head() -> nn.Linear:
+    classifier = nn.Linear(D, K).double()
+    nn.init.normal_(classifier.weight, generator=Generator().manual_seed(2))
+    return classifier
+
+
+def terms_of(
+    module: Contrast, features: list[Tensor], targets: list[Tensor], classifier: nn.Linear, generator: Generator
+) -> dict[str, Tensor]:
+    """The terms of features; none of the contrasts here looks at images."""
+    terms: dict[str, Tensor] = module([], features, targets, classifier, generator)
+    return terms
 
 
 def dot(a: list[float], b: list[float]) -> float:
@@ -82,17 +95,17 @@ def test_the_four_cells_of_bcl_with_prototypes_of_every_kind(averaging: Any, pro
     complement: dict[str, Any] = {"complement": False} if prototypes is None else {"prototypes": prototypes}
     module = made(BCL(averaging=averaging, temperature=TAU, projection_dim=6, **complement))
     assert isinstance(module, PairedContrast)
-    features, w = features_of(3), weight()
-    terms = module(features, [Y] * 3, w, Generator())
+    features, classifier = features_of(3), head()
+    terms = terms_of(module, features, [Y] * 3, classifier, Generator())
     z = module.projector(torch.cat(features[1:])).detach()
-    c = module.prototypes(w)
+    c = module.prototypes(classifier.weight)
     expected = balanced_by_hand(z.tolist(), [*Y.tolist()] * 2, None if c is None else c.tolist(), averaging)
     assert terms["contrast"].item() == pytest.approx(expected, rel=1e-6)
 
     terms["contrast"].backward()
     trained = {name for name, p in module.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
     assert "projector.mlp.0.weight" in trained
-    assert (w.grad is not None) == (prototypes == "classifier")
+    assert (classifier.weight.grad is not None) == (prototypes == "classifier")
     own = {"classifier": "class_prototypes.projector.mlp.0.weight", "learnable": "class_prototypes.directions"}
     assert {name for name in trained if name.startswith("class_prototypes") and name in own.values()} == (
         {own[prototypes]} if prototypes in own else set()
@@ -101,28 +114,30 @@ def test_the_four_cells_of_bcl_with_prototypes_of_every_kind(averaging: Any, pro
 
 def test_averaged_prototypes_follow_the_contrasted_projections_after_the_step() -> None:
     module = made(BCL(prototypes="ema", prototype_momentum=0.0, projection_dim=6))
-    features, w = features_of(3), weight()
-    before = module.prototypes(w)
-    module(features, [Y] * 3, w, Generator())
-    torch.testing.assert_close(module.prototypes(w), before)
-    module.after_step()
+    features, classifier = features_of(3), head()
+    before = module.prototypes(classifier.weight)
+    terms_of(module, features, [Y] * 3, classifier, Generator())
+    torch.testing.assert_close(module.prototypes(classifier.weight), before)
+    module.after_step(nn.Identity())
     z, y = module.projector(torch.cat(features[1:])), torch.cat([Y, Y])
     assert before is not None
     for k in range(3):
-        torch.testing.assert_close(module.prototypes(w)[k], F.normalize(z[y == k].mean(dim=0), dim=0))  # type: ignore[index]
-    torch.testing.assert_close(module.prototypes(w)[3], before[3])  # type: ignore[index]
+        torch.testing.assert_close(module.prototypes(classifier.weight)[k], F.normalize(z[y == k].mean(dim=0), dim=0))  # type: ignore[index]
+    torch.testing.assert_close(module.prototypes(classifier.weight)[3], before[3])  # type: ignore[index]
 
 
 def test_the_classified_view_takes_no_part_unless_it_is_the_only_one() -> None:
     module = made(SupervisedContrastive(temperature=TAU))
-    features, w = features_of(3), weight()
-    found = module(features, [Y] * 3, w, Generator())["contrast"]
-    changed = module([features_of(1, seed=9)[0], *features[1:]], [Y] * 3, w, Generator())["contrast"]
+    features, classifier = features_of(3), head()
+    found = terms_of(module, features, [Y] * 3, classifier, Generator())["contrast"]
+    changed = terms_of(module, [features_of(1, seed=9)[0], *features[1:]], [Y] * 3, classifier, Generator())["contrast"]
     torch.testing.assert_close(found, changed)
     alone = made(SupervisedContrastive(temperature=TAU, views=("strong",)))
     z = alone.projector(features[0]).tolist()
     expected = supervised_by_hand(z, Y.tolist(), [TAU] * len(Y), [], [])
-    assert alone(features[:1], [Y], w, Generator())["contrast"].item() == pytest.approx(expected, rel=1e-6)
+    assert terms_of(alone, features[:1], [Y], classifier, Generator())["contrast"].item() == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def temperature_by_hand(n: int, lowest: float, highest: float) -> float:
@@ -134,7 +149,7 @@ def test_every_anchor_has_the_temperature_of_its_class() -> None:
     module = made(SupervisedContrastive(temperature=0.2, head_temperature=0.9))
     features = features_of(3)
     y = torch.tensor([0, 1, 2, 3, 3, 0])
-    found = module(features, [y] * 3, weight(), Generator())["contrast"].item()
+    found = terms_of(module, features, [y] * 3, head(), Generator())["contrast"].item()
     z = module.projector(torch.cat(features[1:])).tolist()
     taus = [temperature_by_hand(COUNTS[k], 0.2, 0.9) for k in y.tolist()] * 2
     assert {round(tau, 4) for tau in taus} >= {0.2, 0.9}
@@ -156,7 +171,7 @@ def test_synthetic_features_as_anchors_or_as_keys_alone(anchors: bool, head_temp
         )
     )
     assert isinstance(module, PairedContrast)
-    features, w = features_of(3), weight()
+    features, classifier = features_of(3), head()
     y = torch.tensor([0, 1, 2, 3, 0, 0])
 
     def by_hand(synthetic: Rows, classes: list[int]) -> float:
@@ -168,10 +183,10 @@ def test_synthetic_features_as_anchors_or_as_keys_alone(anchors: bool, head_temp
         return supervised_by_hand(z, labels, taus, synthetic, classes)
 
     # Nothing is drawn before supports are known.
-    found = module(features, [y] * 3, w, Generator().manual_seed(4))
+    found = terms_of(module, features, [y] * 3, classifier, Generator().manual_seed(4))
     assert found["contrast"].item() == pytest.approx(by_hand([], []), rel=1e-6)
     module.after_epoch(1, 10)
-    found = module(features, [y] * 3, w, Generator().manual_seed(4))
+    found = terms_of(module, features, [y] * 3, classifier, Generator().manual_seed(4))
     assert module.synthesis is not None
     z, classes = module.synthesis(
         module.projector(torch.cat(features[1:])), torch.cat([y, y]), Generator().manual_seed(4)
@@ -193,9 +208,9 @@ def test_an_anchor_whose_only_positive_is_synthetic_is_a_valid_one(anchors: bool
         )
     )
     y, features = torch.tensor([0, 1, 2, 3, 0, 0]), features_of(1)
-    assert module(features, [y], weight(), Generator())["valid_anchors"].item() == pytest.approx(3 / 6)
+    assert terms_of(module, features, [y], head(), Generator())["valid_anchors"].item() == pytest.approx(3 / 6)
     module.after_epoch(1, 10)
-    assert module(features, [y], weight(), Generator())["valid_anchors"].item() == 1
+    assert terms_of(module, features, [y], head(), Generator())["valid_anchors"].item() == 1
 
 
 def memory_loss_by_hand(kind: str, z: list[float], label: list[float], memory: dict[int, list[float]]) -> float | None:
@@ -232,7 +247,7 @@ def test_the_memory_contrast_by_hand_over_three_steps(kind: Any, views: Any) -> 
             else y
             for view in views
         ]
-        found = module(features, targets, weight(), generator)["contrast"]
+        found = terms_of(module, features, targets, head(), generator)["contrast"]
         # A memory of the step before; the module keeps no gradient through it.
         projections = [module.projector(of_view).tolist() for of_view in features]
         by_view = []
@@ -243,7 +258,7 @@ def test_the_memory_contrast_by_hand_over_three_steps(kind: Any, views: Any) -> 
             by_view.append(mean(kept) if kept else 0.0)
         assert found.item() == pytest.approx(mean(by_view), rel=1e-6)
         found.backward()
-        module.after_step()
+        module.after_step(nn.Identity())
         for of_view, view in zip(projections, views, strict=True):
             if view == "strong":
                 memory |= dict(zip(y.tolist(), of_view, strict=True))
@@ -254,9 +269,9 @@ def test_the_memory_contrast_by_hand_over_three_steps(kind: Any, views: Any) -> 
 
 def test_a_step_without_a_forward_pass_changes_nothing() -> None:
     module = made(BCE3S())
-    module.after_step()
+    module.after_step(nn.Identity())
     assert not module.memory.seen.any()  # type: ignore[union-attr]
     paired = made(BCL(prototypes="ema"))
-    before = paired.prototypes(weight())
-    paired.after_step()
-    torch.testing.assert_close(paired.prototypes(weight()), before)
+    before = paired.prototypes(head().weight)
+    paired.after_step(nn.Identity())
+    torch.testing.assert_close(paired.prototypes(head().weight), before)

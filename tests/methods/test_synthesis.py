@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from ltnb.methods import FeatRecon, SupervisedContrastive
@@ -14,6 +14,7 @@ from ltnb.methods.synthesis import SupportSynthesis, UpSampling, lacking
 
 COUNTS = [14, 6, 3, 1]
 K, P = 4, 3
+UNUSED = nn.Linear(5, K)  # the classifier, of which these contrasts make nothing
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -164,7 +165,7 @@ def test_supports_come_from_the_real_features_of_one_view() -> None:
     y = torch.tensor([0, 1, 2, 3, 0, 0])
     views = [torch.randn(6, 5, generator=seeded(v), dtype=torch.float64) for v in range(3)]
     for epoch in (1, 2):  # in the second, synthetic features are there and must not be collected
-        module(views, [y] * 3, torch.empty(0), seeded())
+        module([], views, [y] * 3, UNUSED, seeded())
         projections = module.projector(torch.cat(views[1:]))
         assert isinstance(module.synthesis, SupportSynthesis)
         ((collected, labels),) = module.synthesis.epoch
@@ -263,7 +264,7 @@ def test_up_sampling_in_the_contrast_is_the_contrast_of_repeated_rows() -> None:
     views = [torch.randn(3, 5, generator=seeded(v), dtype=torch.float64) for v in range(2)]
     # Batch normalisation would see the repeated image twice: fixed statistics.
     module.projector.eval()
-    found = module(views, [y] * 2, torch.empty(0), seeded())["contrast"]
+    found = module([], views, [y] * 2, UNUSED, seeded())["contrast"]
     repeated = [view[[0, 1, 2, 2]] for view in views]
-    expected = plain(repeated, [torch.tensor([0, 0, 1, 1])] * 2, torch.empty(0), seeded())["contrast"]
+    expected = plain([], repeated, [torch.tensor([0, 0, 1, 1])] * 2, UNUSED, seeded())["contrast"]
     torch.testing.assert_close(found, expected)

@@ -5,12 +5,17 @@ from torch.nn import functional as F
 from ltnb.models.encoders import ResidualBlock, encoder
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("resnet8", 74_640), ("resnet20", 269_072), ("resnet32", 463_504)])
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("resnet8", 74_640), ("resnet20", 269_072), ("resnet32", 463_504), ("resnet32-wide", 7_383_616)],
+)
 def test_parameter_counts(name: str, parameters: int) -> None:
     # Independent count: the stem, then for every block two convolutions and their batch norms (scale and shift).
-    blocks = {"resnet8": 1, "resnet20": 3, "resnet32": 5}[name]
-    expected, channels = 3 * 16 * 9 + 2 * 16, 16
-    for width in (16, 32, 64):
+    blocks = {"resnet8": 1, "resnet20": 3}.get(name, 5)
+    widths = (64, 128, 256) if name == "resnet32-wide" else (16, 32, 64)
+    channels = widths[0]
+    expected = 3 * channels * 9 + 2 * channels
+    for width in widths:
         for _ in range(blocks):
             expected += 9 * channels * width + 9 * width * width + 4 * width
             channels = width
@@ -51,6 +56,22 @@ def test_without_the_last_relu_only_the_last_block_changes() -> None:
     assert (signed(images) < 0).all()
 
 
+def test_the_wide_one_is_resnet32_in_four_times_the_channels() -> None:
+    usual, wide = encoder("resnet32", in_channels=3), encoder("resnet32-wide", in_channels=3)
+    assert list(usual.state_dict()) == list(wide.state_dict())
+    for (name, narrow), parameter in zip(usual.named_parameters(), wide.parameters(), strict=True):
+        out_channels, *of_each = narrow.shape
+        if of_each and name != "conv.weight":  # the stem's inputs are the image's channels
+            of_each[0] *= 4
+        assert parameter.shape == (4 * out_channels, *of_each), name
+    shapes: list[torch.Size] = []
+    for block in wide.stages[4::5]:
+        block.register_forward_hook(lambda _, __, maps: shapes.append(maps.shape))
+    features = wide(torch.randn(2, 3, 32, 32))
+    assert shapes == [(2, 64, 32, 32), (2, 128, 16, 16), (2, 256, 8, 8)]
+    assert features.shape == (2, wide.feature_dim) == (2, 256)
+
+
 @pytest.mark.parametrize("feature_dim", [1, 2, 3, 100])
 def test_a_last_linear_layer_sets_the_dimension(feature_dim: int) -> None:
     torch.manual_seed(0)
@@ -81,5 +102,5 @@ def test_a_dimension_below_one_is_named(feature_dim: int) -> None:
 
 
 def test_an_unknown_encoder_is_named() -> None:
-    with pytest.raises(ValueError, match="'resnet9' is not known; expected one of resnet8, resnet20, resnet32, cnn4"):
+    with pytest.raises(ValueError, match=r"'resnet9' is not known; expected one of resnet8, .*, resnext50$"):
         encoder("resnet9", 3)

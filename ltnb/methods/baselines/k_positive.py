@@ -3,7 +3,7 @@
 from typing import Literal
 
 from ltnb.methods.settings import MethodSettings
-from ltnb.methods.slots import Contrast, SecondStage, Views, Weight
+from ltnb.methods.slots import Contrast, Positive, SecondStage, Views, Weight
 
 
 class KCL(MethodSettings):
@@ -19,3 +19,4 @@ class KCL(MethodSettings):
     classification_weight: Weight = 0.0
     contrast: Contrast = "k-positive"
     second_stage: SecondStage = "retrain"
+    second_stage_learning_rate: Positive = 1.0  # the released code has 10; chosen on held-out digits
