@@ -1,7 +1,7 @@
 """The usual baselines on the digits: what each reached and cost here, and what was published about it.
 
-``presets/digits-baselines.yaml`` names the rows. Beside them stand BCL, FeatRecon, BCE3S and PAL from their own
-presets, which have the same data, protocol and seeds; that they do is checked.
+``presets/digits-baselines.yaml`` names the rows. Rows of other presets may stand beside them, such as the controls of a
+paper's ablation, where those have the same data, protocol and seeds; that they do is checked.
 """
 
 import math
@@ -13,6 +13,7 @@ import pandas as pd
 
 from ltnb import ablations, costs, preset_results, presets
 from ltnb.ablations import Ablation, Interval
+from ltnb.methods import System
 from ltnb.methods.slots import MOMENTUM_CONTRASTS
 from ltnb.params import Params
 from ltnb.plots import method_style
@@ -35,6 +36,7 @@ LOSS, AFTERWARDS, MIXED = "loss and sampling", "classifier afterwards", "mixed i
 CONTRAST, FIXED, OWN = "contrast", "fixed geometry", "the four papers"
 ORIGINS = {
     PARITY: Origin("parity", ""),
+    "ce-cosine": Origin("parity", "control of LDAM"),
     "focal": Origin(LOSS, "Lin et al., ICCV 2017"),
     "class-balanced": Origin(LOSS, "Cui et al., CVPR 2019"),
     "class-balanced-focal": Origin(LOSS, "Cui et al., CVPR 2019"),
@@ -55,7 +57,9 @@ ORIGINS = {
     "paco": Origin(CONTRAST, "Cui et al., ICCV 2021"),
     "proco": Origin(CONTRAST, "Du et al., TPAMI 2024"),
     "etf-dr": Origin(FIXED, "Yang et al., NeurIPS 2022"),
+    "etf-dr-slow": Origin(FIXED, "Yang et al., NeurIPS 2022"),
     "max-separability": Origin(FIXED, "Kasarla et al., NeurIPS 2022"),
+    "simplex-adjusted": Origin(FIXED, "control of RBL"),
     "rbl": Origin(FIXED, "Peifeng et al., ICML 2023"),
     "bcl": Origin(OWN, "Zhu et al., CVPR 2022"),
     "featrecon": Origin(OWN, "Yi et al., ICLR 2025"),
@@ -74,7 +78,8 @@ def with_papers(project: Path, further: Mapping[str, str] = PAPERS) -> Ablation:
 
     Args:
         project: the project's folder.
-        further: row, and the preset that it is from. A row that is among the baselines is taken from there.
+        further: row, and the preset that it is from. A row that is among the baselines is taken from there, and only
+            what was published about it from the other preset.
 
     Returns:
         The baselines first; ``code_versions`` is the baselines'.
@@ -89,6 +94,8 @@ def with_papers(project: Path, further: Mapping[str, str] = PAPERS) -> Ablation:
     rows, accuracy, published = dict(found.rows), [found.accuracy], [found.published]
     for row, name in further.items():
         if row in own.methods:
+            of_paper = ablations.read(name, project).published
+            published.append(of_paper[of_paper["row"] == row])
             continue
         other = presets.load(name, project)
         if row not in other.methods:
@@ -111,22 +118,24 @@ def shared_rows(project: Path, others: Iterable[str] = tuple(PAPERS.values())) -
     """How far a row reached the same in two presets: rows of other presets that the baselines have, too.
 
     Returns:
-        Columns row, preset, seeds (that both ran), difference: the largest of two accuracies with one seed and group,
-        in [0, 1]. A row that only one of the two ran has no line.
+        Columns row, preset, seeds (that both ran); mean: of the accuracy of all classes here less that of the other
+        preset; and largest: the difference of two accuracies with one seed and group, whatever its sign. Shares in
+        [0, 1]. A row that only one of the two ran has no line.
     """
     own = ablations.read(PRESET, project)
     lines = []
     for name in others:
         other = ablations.read(name, project)
         for row, settings in own.rows.items():
-            if row not in other.rows or settings.slots() != other.rows[row].slots():
+            if row not in other.rows or _trained_alike(settings) != _trained_alike(other.rows[row]):
                 continue
             keys = ["method", "seed", "group"]
             both = own.accuracy.merge(other.accuracy[other.accuracy["method"] == row], on=keys, suffixes=("", "_other"))
             if len(both):
-                largest = (both["accuracy"] - both["accuracy_other"]).abs().max()
-                lines.append((row, name, both["seed"].nunique(), float(largest)))
-    return pd.DataFrame(lines, columns=["row", "preset", "seeds", "difference"])
+                apart = both["accuracy"] - both["accuracy_other"]
+                mean, largest = apart[both["group"] == "all"].mean(), apart.abs().max()
+                lines.append((row, name, both["seed"].nunique(), float(mean), float(largest)))
+    return pd.DataFrame(lines, columns=["row", "preset", "seeds", "mean", "largest"])
 
 
 def costs_of(project: Path, further: Mapping[str, str] = PAPERS) -> pd.DataFrame:
@@ -350,6 +359,11 @@ def _difference(other: Params, own: Params) -> tuple[str, object, object] | None
             if values.get(name) != values_now.get(name):
                 return f"{part}.{name}", values.get(name), values_now.get(name)
     return None
+
+
+def _trained_alike(row: System) -> dict[str, object]:
+    """Return the settings of a row that decide what is trained: snapshots are only looked at."""
+    return {name: value for name, value in row.slots().items() if name != "snapshots"}
 
 
 def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -211,5 +211,5 @@ def test_names_stay_where_they_are_at_another_resolution(tmp_path: Path) -> None
 def test_the_key_says_families_and_sizes() -> None:
     figure = accuracy_over_time(points(), title="t")
     said = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert said[:3] == ["Cross-entropy (parity)", "Loss and sampling", "Classifier afterwards"]
+    assert said[:3] == ["Parity", "Loss and sampling", "Classifier afterwards"]
     assert said[3:] == ["6 MiB", "20 MiB", "no other is faster and better"]

@@ -66,7 +66,7 @@ ROW_STYLES = {
 
 # The usual baselines by kind. A method of `STYLES` lends its colour to its kind; the papers' methods are of none.
 FAMILY_STYLES = {
-    "parity": Style("Cross-entropy (parity)", STYLES["ce"].colour, "o"),
+    "parity": Style("Parity", STYLES["ce"].colour, "o"),
     "loss and sampling": Style("Loss and sampling", STYLES["logit-adjustment"].colour, "s"),
     "classifier afterwards": Style("Classifier afterwards", "#332288", "<"),
     "mixed images": Style("Mixed images", "#999933", "d"),
@@ -74,6 +74,7 @@ FAMILY_STYLES = {
     "fixed geometry": Style("Fixed geometry", "#882255", "h"),
 }
 BASELINES = {
+    "parity": {"ce-cosine": "CE, cosine classifier"},
     "loss and sampling": {
         "class-balanced": "Class-balanced loss",
         "class-balanced-focal": "Class-balanced focal",
@@ -89,7 +90,13 @@ BASELINES = {
     },
     "mixed images": {"mixup": "MixUp", "mixup-smoothed": "MixUp, smoothed cRT"},
     "contrast": {"dscl": "DSCL + LA", "kcl": "KCL", "tsc": "TSC", "paco": "PaCo", "proco": "ProCo"},
-    "fixed geometry": {"etf-dr": "ETF + DR", "max-separability": "Max. separation", "rbl": "RBL"},
+    "fixed geometry": {
+        "etf-dr": "ETF + DR",
+        "etf-dr-slow": "ETF + DR, shared rate",
+        "max-separability": "Max. separation",
+        "simplex-adjusted": "Fixed simplex + LA",
+        "rbl": "RBL",
+    },
 }
 
 # Losses for wrong labels that stand beside themselves with FNPAL.
