@@ -216,7 +216,8 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
         theory[f"Free features: {loss}"] = f"theory/free_features_{loss}.ipynb"
         add(f"theory/free_features_{loss}.ipynb", page(read(notebook), loss))
     papers = {}
-    rooms = dict.fromkeys(PAPERS, next(iter(params.datasets))) | {"noise": "digits and MNIST"}  # has data of its own
+    # These two read presets with data of their own.
+    rooms = dict.fromkeys(PAPERS, next(iter(params.datasets))) | {"noise": "digits and MNIST", "baselines": "digits"}
     for name, about in rooms.items():
         notebook = place.results("papers", name) / NOTEBOOK
         if notebook.exists():

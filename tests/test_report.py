@@ -5,9 +5,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ltnb.notebooks import to_bytes
+from ltnb.notebooks import read, to_bytes
 from ltnb.params import load
-from ltnb.report import build, main, page
+from ltnb.report import assemble, build, main, page, page_title
 from ltnb.workspace import Workspace
 
 # The theme uses what Sphinx 11 will drop.
@@ -209,6 +209,18 @@ def test_nothing_is_loaded_from_a_network_and_everything_loaded_is_there(project
             assert file.exists(), (path, address)
     for path in (project / "report").rglob("*.css"):
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", path.read_text()), path
+
+
+def test_the_noise_and_the_baselines_have_rooms_beside_the_papers(tmp_path):
+    place, params = make_project(tmp_path)
+    for name in ("baselines", "noise", "pal"):
+        put(place.results("papers", name), executed(name) | {"cells": [markdown(f"# What of {name}?")]})
+    assemble(place, params, tmp_path / "sources")
+    rooms = re.findall(r"What of (\w+)\? <papers/(\w+)\.ipynb>", (tmp_path / "sources" / "index.md").read_text())
+    assert [name for name, _ in rooms] == ["pal", "noise", "baselines"]
+    titles = {name: page_title(read(tmp_path / "sources" / "papers" / f"{name}.ipynb")) for name, _ in rooms}
+    assert titles["baselines"] == "What of baselines? (digits)"
+    assert titles["pal"] == "What of pal? (digits-if100)"
 
 
 def test_a_missing_notebook_is_named_and_the_report_stays(tmp_path, monkeypatch, capsys):

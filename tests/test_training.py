@@ -280,7 +280,12 @@ def test_the_pipeline_retrains_when_the_fingerprint_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "notebook"), [*(("papers", name) for name in ("bcl", "featrecon", "bce3s", "pal")), ("noise", "noise")]
+    ("stage", "notebook"),
+    [
+        *(("papers", name) for name in ("bcl", "featrecon", "bce3s", "pal")),
+        ("noise", "noise"),
+        ("baselines", "baselines"),
+    ],
 )
 def test_the_papers_stages_depend_on_all_that_their_notebooks_load(stage: str, notebook: str) -> None:
     project = Path(__file__).parents[1]

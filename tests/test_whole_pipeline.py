@@ -190,12 +190,12 @@ def test_a_new_method_or_seed_adds_only_its_own_runs(project: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "may_be_stale"),
     [
-        ("ltnb/plots/theme.py", ("geometry", "compare", "papers", "noise")),
-        ("ltnb/tables.py", ("geometry", "compare", "papers", "noise")),
+        ("ltnb/plots/theme.py", ("geometry", "compare", "papers", "noise", "baselines")),
+        ("ltnb/tables.py", ("geometry", "compare", "papers", "noise", "baselines")),
         ("ltnb/report.py", ("report",)),
-        ("ltnb/training.py", ("train", "papers", "noise")),
-        ("ltnb/inputs.py", ("train", "geometry", "compare", "papers", "noise")),
-        ("ltnb/losses/balanced_contrastive.py", ("train", "papers", "noise")),
+        ("ltnb/training.py", ("train", "papers", "noise", "baselines")),
+        ("ltnb/inputs.py", ("train", "geometry", "compare", "papers", "noise", "baselines")),
+        ("ltnb/losses/balanced_contrastive.py", ("train", "papers", "noise", "baselines")),
         ("README.md", ()),
     ],
 )

@@ -5,6 +5,7 @@ Every function takes arrays or data frames and returns a figure made for it; non
 """
 
 from ltnb.plots.balance import mean_and_spread, pair_separabilities, swept
+from ltnb.plots.baselines import accuracy_by_family, accuracy_over_time
 from ltnb.plots.curves import (
     accuracy_by_group,
     by_class_size,
@@ -32,9 +33,11 @@ __all__ = [
     "Plane",
     "SphereView",
     "SupportMap",
+    "accuracy_by_family",
     "accuracy_by_group",
     "accuracy_over_rate",
     "accuracy_over_scale",
+    "accuracy_over_time",
     "aligned",
     "angle_maps",
     "angles_to_centre",

@@ -54,13 +54,49 @@ ROW_STYLES = {
     "mse-sc-ss-cc": Style("Squared error, all three", "#999933", "d"),
     "fnpn": Style("FNPN", "#0072B2", "D"),
     "ce-no-relu": Style("CE without last ReLU", "#E69F00", "^"),
-    "pal-relu": Style("PAL with last ReLU", "#56B4E9", "s"),
+    "pal-relu": Style("PAL with last ReLU", "#332288", "s"),
     "pal-logit-adjustment": Style("PAL + LA", "#44AA99", "h"),
+    "logit-adjustment-no-relu": Style("LA without last ReLU", "#117733", "*"),
     "fnpal-ldam": Style("FNPAL + LDAM", "#009E73", "v"),
     "pal-retrained": Style("PAL, retrained", "#D55E00", "P"),
     "nsl": Style("NSL", "#663300", "<"),
     "focal": Style("Focal", "#7B68EE", ">"),
     "mae": Style("MAE", "#999933", "d"),
+}
+
+# The usual baselines by kind. A method of `STYLES` lends its colour to its kind; the papers' methods are of none.
+FAMILY_STYLES = {
+    "parity": Style("Parity", STYLES["ce"].colour, "o"),
+    "loss and sampling": Style("Loss and sampling", STYLES["logit-adjustment"].colour, "s"),
+    "classifier afterwards": Style("Classifier afterwards", "#332288", "<"),
+    "mixed images": Style("Mixed images", "#999933", "d"),
+    "contrast": Style("Contrast", STYLES["supcon"].colour, "^"),
+    "fixed geometry": Style("Fixed geometry", "#882255", "h"),
+}
+BASELINES = {
+    "parity": {"ce-cosine": "CE, cosine classifier"},
+    "loss and sampling": {
+        "class-balanced": "Class-balanced loss",
+        "class-balanced-focal": "Class-balanced focal",
+        "resampling": "Class-balanced sampling",
+        "ldam": "LDAM",
+        "ldam-drw": "LDAM-DRW",
+    },
+    "classifier afterwards": {
+        "post-hoc-adjustment": "Post-hoc LA",
+        "tau-norm": "τ-norm",
+        "crt": "cRT",
+        "lws": "LWS",
+    },
+    "mixed images": {"mixup": "MixUp", "mixup-smoothed": "MixUp, smoothed cRT"},
+    "contrast": {"dscl": "DSCL + LA", "kcl": "KCL", "tsc": "TSC", "paco": "PaCo", "proco": "ProCo"},
+    "fixed geometry": {
+        "etf-dr": "ETF + DR",
+        "etf-dr-slow": "ETF + DR, shared rate",
+        "max-separability": "Max. separation",
+        "simplex-adjusted": "Fixed simplex + LA",
+        "rbl": "RBL",
+    },
 }
 
 # Losses for wrong labels that stand beside themselves with FNPAL.
@@ -105,6 +141,11 @@ def _slow(styles: Mapping[str, Style]) -> dict[str, Style]:
     }
 
 
+ROW_STYLES |= {
+    row: FAMILY_STYLES[family]._replace(label=label)
+    for family, rows in BASELINES.items()
+    for row, label in rows.items()
+}
 ROW_STYLES |= _with_fnpal(PAIRED_STYLES) | _of_scales("fnpn", ROW_STYLES["fnpn"]) | _of_scales("fnpal", STYLES["fnpal"])
 ROW_STYLES |= _slow(STYLES | ROW_STYLES)
 
