@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ltnb import ablations, costs, preset_results, presets
+from ltnb import ablations, preset_results, presets
 from ltnb.ablations import Ablation, Interval
 from ltnb.methods import System
 from ltnb.methods.slots import MOMENTUM_CONTRASTS
@@ -70,7 +70,24 @@ FAMILIES = {row: origin.family for row, origin in ORIGINS.items()}
 OTHERS = "further rows"  # those that somebody adds to the preset
 
 # Why a row does not beat cross-entropy on the classes with fewest images (`below_baseline`).
-REASONS: dict[str, str] = {}
+REASONS = {
+    "focal": (
+        "It weighs images by how hard they are, not by how rare their class is. Before long the training images of every "
+        "class are fitted, the rare ones too, and the factor (1 − p)^γ is small for all of them alike."
+    ),
+    "mixup": (
+        "It mixes classes as often as they come, so a rare class is seen almost only beneath a frequent one, with a label "
+        "that is a share. That is the classifier's fault: with a second stage on balanced classes the row gains."
+    ),
+    "etf-dr-slow": (
+        "The gradient of dot-regression fades as a feature nears its vector: at the learning rate of the others 60 epochs "
+        "are too few. At ten times that rate the same row gains."
+    ),
+    "bce3s": (
+        "Its first stage does not know the class counts, and ten classes leave its sigmoids and its uniform term little to "
+        "even out; the paper trains on mixed images, and corrects the counts in a second stage, which this row lacks."
+    ),
+}
 
 
 def with_papers(project: Path, further: Mapping[str, str] = PAPERS) -> Ablation:
@@ -138,41 +155,12 @@ def shared_rows(project: Path, others: Iterable[str] = tuple(PAPERS.values())) -
     return pd.DataFrame(lines, columns=["row", "preset", "seeds", "mean", "largest"])
 
 
-def costs_of(project: Path, further: Mapping[str, str] = PAPERS) -> pd.DataFrame:
-    """What rows cost, the baselines' and those of other presets; empty before any was measured.
-
-    The time of another preset's row is known relative to that preset's first row. Where the baselines have that one,
-    too, the two ratios are multiplied; where not, its seconds are divided by cross-entropy's, of another session but
-    of the same device and version of torch.
-
-    Returns:
-        Index row; columns as of `ltnb.costs.cost`, ``ratio`` to cross-entropy's run (missing where there is none), and
-        ``across_sessions``, whether it is a quotient of seconds that were measured in two.
-    """
-    cost = costs.cost(PRESET, project).assign(across_sessions=False)
-    found, own = [cost], _numbers(cost)
-    for row, name in further.items():
-        of_preset = costs.cost(name, project)
-        if row in own or row not in of_preset.index:
-            continue
-        known, first = _numbers(of_preset)[row], next(iter(presets.load(name, project).methods))
-        across_sessions = False
-        if first in own:
-            ratio = known["ratio"] * own[first]["ratio"]
-        else:
-            parity = own.get(PARITY, {})
-            across_sessions = all(known[key] == parity.get(key) for key in ("device", "torch"))
-            ratio = known["run_seconds"] / parity["run_seconds"] if across_sessions else math.nan
-        found.append(of_preset.loc[[row]].assign(ratio=ratio, across_sessions=across_sessions))
-    return pd.concat([frame for frame in found if len(frame)] or [cost])
-
-
 def table(ablation: Ablation, cost: pd.DataFrame) -> pd.DataFrame:
     """All about each row, in text: a line a row, cross-entropy first and flagged.
 
     Args:
         ablation: as `with_papers` gives it.
-        cost: as `costs_of` gives it.
+        cost: as `ltnb.costs.cost` gives it of the preset.
 
     Returns:
         Index row; columns name, paper, settings; seeds ("10 of 10"); accuracy of each group in per cent, mean ± sd; the
@@ -202,8 +190,7 @@ def _line(ablation: Ablation, cost: pd.DataFrame, name: str) -> dict[str, str]:
         found = None if name == PARITY else gain(ablation, name, PARITY, group)
         line[f"{group} − CE [points]"] = found.text(scale=100) if found else ""
     known = _numbers(cost).get(name)
-    about = "≈ " if known and known["across_sessions"] else ""
-    line["time [CE = 1]"] = f"{about}{known['ratio']:.2f}" if known and not math.isnan(known["ratio"]) else ""
+    line["time [CE = 1]"] = f"{known['ratio']:.2f}" if known else ""
     line["memory [MiB]"] = f"{known['memory_mib']:.1f}" if known else ""
     line["state [MiB]"] = f"{known['state_mib']:.2f}" if known else ""
     sources: dict[str, None] = {}
@@ -288,7 +275,7 @@ def contrast_costs(ablation: Ablation, cost: pd.DataFrame) -> pd.DataFrame:
 
     Args:
         ablation: as `with_papers` gives it.
-        cost: as `costs_of` gives it.
+        cost: as `ltnb.costs.cost` gives it of the preset.
 
     Returns:
         Index name; columns views (of an image in a step), momentum encoder ("yes" or empty), queue (keys), second stage
@@ -300,7 +287,8 @@ def contrast_costs(ablation: Ablation, cost: pd.DataFrame) -> pd.DataFrame:
         if name not in numbers or (name != PARITY and row.contrast == "none"):
             continue
         known, momentum = numbers[name], row.contrast in MOMENTUM_CONTRASTS
-        epoch = known["ratio"] * known["epoch_seconds"] / known["run_seconds"]  # of cross-entropy's run, in any session
+        # By way of the ratios of runs, which hold between sessions, too.
+        epoch = known["ratio"] * known["epoch_seconds"] / known["run_seconds"]
         parity = numbers.get(PARITY)
         of_parity = parity["epoch_seconds"] / parity["run_seconds"] if parity else math.nan
         lines[method_style(name).label] = {
