@@ -72,20 +72,20 @@ OTHERS = "further rows"  # those that somebody adds to the preset
 # Why a row does not beat cross-entropy on the classes with fewest images (`below_baseline`).
 REASONS = {
     "focal": (
-        "It weighs images by how hard they are, not by how rare their class is. Before long the training images of every "
-        "class are fitted, the rare ones too, and the factor (1 − p)^γ is small for all of them alike."
+        "It weighs images by how hard they are, not by how rare their class is. Before long the training images of all "
+        "classes are fitted, the rare ones too, and the factor (1 − p)^γ is small for all of them alike."
     ),
     "mixup": (
-        "It mixes classes as often as they come, so a rare class is seen almost only beneath a frequent one, with a label "
-        "that is a share. That is the classifier's fault: with a second stage on balanced classes the row gains."
+        "It mixes classes as often as they come, so a rare class is seen almost only beneath a frequent one, with a "
+        "label that is a share. The classifier is at fault: with a second stage on balanced classes the row gains."
     ),
     "etf-dr-slow": (
-        "The gradient of dot-regression fades as a feature nears its vector: at the learning rate of the others 60 epochs "
-        "are too few. At ten times that rate the same row gains."
+        "The gradient of dot-regression fades as a feature nears its vector: at the learning rate of the others 60 "
+        "epochs are too few. At ten times that rate the same row gains."
     ),
     "bce3s": (
-        "Its first stage does not know the class counts, and ten classes leave its sigmoids and its uniform term little to "
-        "even out; the paper trains on mixed images, and corrects the counts in a second stage, which this row lacks."
+        "Its first stage does not know the class counts, and ten classes leave its sigmoids and uniform term little "
+        "to even out; the paper trains on mixed images, and a second stage corrects for the counts: neither is here."
     ),
 }
 

@@ -1,9 +1,7 @@
-"""Many methods at a glance: by family with their intervals, and against what they cost, with names that can be read."""
+"""Many methods at a glance, by family: accuracy with its interval, and what they cost."""
 
-import itertools
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -11,14 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.text import Annotation
-from matplotlib.transforms import Bbox
 
-from ltnb.plots import accuracy_by_family, accuracy_over_time, method_style, save
+from ltnb.plots import accuracy_by_family, cost_by_family, method_style
 from ltnb.plots.theme import FAMILY_STYLES
 
 
@@ -116,100 +110,43 @@ def test_without_the_baseline_or_with_one_seed_of_it_there_is_no_band() -> None:
         figure.canvas.draw()
 
 
-def points(number: int = 0) -> pd.DataFrame:
-    """The rows above, and further ones in a heap, as losses that cost no time are."""
-    generator = np.random.default_rng(0)
-    lines = [
-        {"method": method, "family": family, "accuracy": mean, "ratio": ratio, "memory_mib": memory, "on_front": front}
-        for (method, (family, mean)), ratio, memory, front in zip(
-            ROWS.items(),
-            (1, 1.01, 1.02, 1.1, 3, 2),
-            (8, 8, 8, 8, 24, 16),
-            (True, False, True, False, True, False),
-            strict=True,
-        )
-    ]
-    heap = [
+def points() -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"method": method, "family": family, "accuracy": mean, "ratio": ratio, "memory_mib": memory, "on_front": on}
+            for (method, (family, mean)), ratio, memory, on in zip(
+                ROWS.items(),
+                (1, 1.01, 1.02, 1.1, 3, 2),
+                (8, 8, 8, 8, 24, 16),
+                (True, False, True, False, True, False),
+                strict=True,
+            )
+        ]
+    )
+
+
+def test_costs_are_a_line_a_method_from_most_to_least_accurate() -> None:
+    figure = cost_by_family(points(), baseline="ce", title="t")
+    names = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert names[:4] == ["Cross-entropy", "loss and sampling", "LDAM", "Focal"]
+    time, memory = figure.axes
+    drawn = [
         {
-            "method": f"a-further-loss-{i}",
-            "family": "further rows",
-            "accuracy": 0.7 + 0.1 * float(generator.random()),
-            "ratio": 1 + 0.06 * float(generator.random()),
-            "memory_mib": 8,
-            "on_front": False,
+            float(np.asarray(line.get_ydata())[0]): float(np.asarray(line.get_xdata())[0])
+            for line in ax.lines
+            if len(np.atleast_1d(np.asarray(line.get_xdata()))) == 1 and line.get_fillstyle() != "none"
         }
-        for i in range(number)
+        for ax in (time, memory)
     ]
-    return pd.DataFrame([*lines, *heap])
+    assert drawn[0] == pytest.approx({0: 1, 2: 1.02, 3: 1.01, 5: 1.1, 7: 3, 9: 2})
+    assert drawn[1] == pytest.approx({0: 8, 2: 8, 3: 8, 5: 8, 7: 24, 9: 16})
+    assert [ax.get_xlim()[0] for ax in figure.axes] == [0, 0]
+    rings = [float(np.asarray(line.get_ydata())[0]) for line in time.lines if line.get_fillstyle() == "none"]
+    assert rings == [0, 2, 7]
+    assert not [line for line in memory.lines if line.get_fillstyle() == "none"]
 
 
-def markers(ax: Axes) -> dict[tuple[float, float], PathCollection]:
-    drawn = (item for item in ax.collections if isinstance(item, PathCollection))
-    return {tuple(np.round(np.asarray(item.get_offsets())[0], 6)): item for item in drawn}
-
-
-def test_a_point_a_method_the_larger_the_more_memory() -> None:
-    (ax,) = accuracy_over_time(points(), title="t").axes
-    drawn = markers(ax)
-    assert set(drawn) == {(1, 70), (1.01, 69), (1.02, 80), (1.1, 75), (3, 84), (2, 60)}
-    areas = {place: float(item.get_sizes()[0]) for place, item in drawn.items()}
-    assert areas[3, 84] == pytest.approx(3 * areas[1, 70])
-    assert areas[2, 60] == pytest.approx(2 * areas[1, 70])
-    assert to_hex(drawn[3, 84].get_facecolor()[0]) == method_style("bcl").colour.lower()
-    assert ax.get_xscale() == "log"
-    ticks = ax.get_xticks()
-    assert 1 in ticks
-    assert 3 in ticks
-    (front,) = (line for line in ax.lines if line.get_drawstyle() == "steps-post")
-    np.testing.assert_allclose(np.asarray(front.get_xydata()), [[1, 70], [1.02, 80], [3, 84]])
-
-
-def names(figure: Figure) -> dict[str, Bbox]:
+def test_costs_can_be_drawn_without_the_baseline() -> None:
+    figure = cost_by_family(points()[1:], baseline="ce", title="t")
+    assert not [line for ax in figure.axes for line in ax.lines if line.get_linestyle() == "--"]
     figure.canvas.draw()
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    texts = (text for text in figure.axes[0].texts if isinstance(text, Annotation))
-    return {text.get_text(): Bbox(text.get_tightbbox(renderer)) for text in texts}
-
-
-@pytest.mark.parametrize("number", [0, 14])
-def test_names_cover_neither_each_other_nor_points_and_stay_inside(number: int) -> None:
-    table = points(number)
-    figure = accuracy_over_time(table, title="t")
-    boxes = names(figure)
-    assert set(boxes) == {method_style(method).label for method in table["method"]}
-    ax = figure.axes[0]
-    centres = ax.transData.transform(np.column_stack([table["ratio"], 100 * table["accuracy"]]))
-    frame = ax.get_window_extent()
-    for (first, one), (second, other) in itertools.combinations(boxes.items(), 2):
-        common = Bbox.intersection(one, other)
-        assert common is None or min(common.width, common.height) < 3, f"{first} lies on {second}"  # the halo may
-    for name, box in boxes.items():
-        assert not any(box.contains(*centre) for centre in centres), f"{name} covers a point"
-        assert frame.x0 <= box.x0 + 3
-        assert box.x1 <= frame.x1 + 3
-
-
-def test_a_name_far_from_its_point_is_tied_to_it() -> None:
-    figure = accuracy_over_time(points(14), title="t")
-    ax = figure.axes[0]
-    ties = [np.asarray(line.get_xydata()) for line in ax.lines if line.get_label() == "_line"]
-    assert ties
-    starts = {tuple(np.round(tie[0], 6)) for tie in ties}
-    assert starts <= set(markers(ax))
-
-
-def test_names_stay_where_they_are_at_another_resolution(tmp_path: Path) -> None:
-    figure = accuracy_over_time(points(), title="t")
-    before = names(figure)
-    save(figure, tmp_path / "cost.png")
-    figure.set_dpi(150)
-    ratio = 150 / 100 if mpl.rcParams["figure.dpi"] == 100 else 150 / mpl.rcParams["figure.dpi"]
-    for name, box in names(figure).items():
-        np.testing.assert_allclose(box.get_points()[0], before[name].get_points()[0] * ratio, atol=4)
-
-
-def test_the_key_says_families_and_sizes() -> None:
-    figure = accuracy_over_time(points(), title="t")
-    said = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert said[:3] == ["Parity", "Loss and sampling", "Classifier afterwards"]
-    assert said[3:] == ["6 MiB", "20 MiB", "no other is faster and better"]

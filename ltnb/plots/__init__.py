@@ -5,7 +5,7 @@ Every function takes arrays or data frames and returns a figure made for it; non
 """
 
 from ltnb.plots.balance import mean_and_spread, pair_separabilities, swept
-from ltnb.plots.baselines import accuracy_by_family, accuracy_over_time
+from ltnb.plots.baselines import accuracy_by_family, cost_by_family
 from ltnb.plots.curves import (
     accuracy_by_group,
     by_class_size,
@@ -37,7 +37,6 @@ __all__ = [
     "accuracy_by_group",
     "accuracy_over_rate",
     "accuracy_over_scale",
-    "accuracy_over_time",
     "aligned",
     "angle_maps",
     "angles_to_centre",
@@ -46,6 +45,7 @@ __all__ = [
     "class_temperatures",
     "confusion_maps",
     "cosines_beside_optimum",
+    "cost_by_family",
     "decision_planes",
     "decision_spheres",
     "difference_intervals",
