@@ -72,6 +72,8 @@ def transform(policy: str, size: int) -> v2.Compose:
         "rand-flip": [*sim_flip, *rand],
         "mixup": strong,
         "cutmix": strong,
+        "mixup-flip": crop_flip,
+        "cutmix-flip": crop_flip,
     }[policy]
     after = [v2.RandomErasing(1, (0.25, 0.25), (1, 1))] if policy == "auto" else []
     return v2.Compose([*before, v2.ToImage(), v2.ToDtype(torch.float32, scale=True), *after])
@@ -79,7 +81,8 @@ def transform(policy: str, size: int) -> v2.Compose:
 
 def loader(images: Tensor, labels: Tensor, policy: str) -> DataLoader:
     """Batches of views and labels, the worker that made them and its processor time so far."""
-    mix = {"mixup": v2.MixUp(num_classes=NUM_CLASSES), "cutmix": v2.CutMix(num_classes=NUM_CLASSES)}.get(policy)
+    how = policy.removesuffix("-flip")
+    mix = {"mixup": v2.MixUp(num_classes=NUM_CLASSES), "cutmix": v2.CutMix(num_classes=NUM_CLASSES)}.get(how)
 
     view = transform(policy, images.shape[-1])
     decoded = [v2.functional.to_pil_image(image) for image in images]

@@ -1,5 +1,7 @@
 """Views with their labels: of one image, or of two whose labels become soft."""
 
+from typing import Literal
+
 import torch
 from torch import Generator, Tensor
 
@@ -7,8 +9,13 @@ from ltnb.data.augmentation import VIEWS, augment
 from ltnb.data.checks import check_uint8
 from ltnb.data.mixing import cutmix, mixed_labels, mixup, outside, random_boxes
 
-#: Policies that mix two images.
-MIXED_VIEWS = ("mixup", "cutmix")
+#: Policies that mix two images, to how and to the policy of the views that are mixed: "-flip" is of photographs.
+MIXED_VIEWS: dict[str, tuple[Literal["mixup", "cutmix"], str]] = {
+    "mixup": ("mixup", "strong"),
+    "cutmix": ("cutmix", "strong"),
+    "mixup-flip": ("mixup", "crop-flip"),
+    "cutmix-flip": ("cutmix", "crop-flip"),
+}
 
 
 def draw(
@@ -16,13 +23,14 @@ def draw(
 ) -> tuple[Tensor, Tensor]:
     """One random view of each image and what it shows.
 
-    A policy of ``ltnb.data.augmentation.VIEWS`` gives that view, and the labels as they are. "mixup" and "cutmix" give
+    A policy of ``ltnb.data.augmentation.VIEWS`` gives that view, and the labels as they are. One of `MIXED_VIEWS`
+    gives, where it is a mixup or a cutmix,
 
         x̃ᵢ = λᵢ vᵢ + (1 − λᵢ) v′ᵢ,  or v′ᵢ inside a box and vᵢ outside it,     λᵢ ~ U(0, 1)
         ỹᵢ = λᵢ e_y(i) + (1 − λᵢ) e_y(j)
 
-    where vᵢ is a "strong" view of image i and v′ᵢ one of image j ~ U{1 … N} of the same batch, all drawn for every i
-    apart; U(0, 1) is the papers' Beta(1, 1). In CutMix the box has the area 1 − λᵢ before it is rounded to pixels and
+    where vᵢ is a "strong" view of image i, or of "mixup-flip" and "cutmix-flip" a "crop-flip" view, and v′ᵢ one of image
+    j ~ U{1 … N} of the same batch, all drawn for every i apart; U(0, 1) is the papers' Beta(1, 1). In CutMix the box has the area 1 − λᵢ before it is rounded to pixels and
     clipped to the image, and the labels' λᵢ is the part of the image outside the box that is there. BCE3S's released
     code keeps the first λ; it draws j from the whole training set and one λ a batch.
 
@@ -51,9 +59,10 @@ def draw(
 
     partner = torch.randint(len(images), (len(images),), generator=generator, device=images.device)
     share = torch.rand(len(images), generator=generator, device=images.device)
-    view = augment(images, "strong", generator)
-    other = augment(images[partner], "strong", generator)
-    if policy == "mixup":
+    how, mixed_policy = MIXED_VIEWS[policy]
+    view = augment(images, mixed_policy, generator)
+    other = augment(images[partner], mixed_policy, generator)
+    if how == "mixup":
         mixed = mixup(view, other, share)
     else:
         height, width = images.shape[-2:]

@@ -143,7 +143,7 @@ class Method(nn.Module):
         views = self.settings.views
         if self.stage == 0:
             return views
-        return ("strong",) if views[0] in MIXED_VIEWS else views[:1]
+        return (MIXED_VIEWS.get(views[0], views[0]),)
 
     @property
     def classifier(self) -> Classifier:

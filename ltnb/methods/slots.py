@@ -17,8 +17,11 @@ View = Literal[
     "rand-flip",
     "mixup",
     "cutmix",
+    "mixup-flip",
+    "cutmix-flip",
 ]
-MIXED_VIEWS = ("mixup", "cutmix")  # of two images each: their labels are soft
+# Of two images each, whose labels are soft; to the view of either of them.
+MIXED_VIEWS = {"mixup": "strong", "cutmix": "strong", "mixup-flip": "crop-flip", "cutmix-flip": "crop-flip"}
 Views = Annotated[tuple[View, ...], Field(min_length=1, strict=False)]
 Classifier = Literal["linear", "cosine", "normalised", "anchored", "anchored-cosine", "rotated"]
 Classification = Literal[

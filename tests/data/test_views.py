@@ -8,11 +8,13 @@ from scipy import stats
 from ltnb.data import views
 from ltnb.data.augmentation import VIEWS, augment
 from ltnb.data.views import MIXED_VIEWS, draw
+from ltnb.methods import slots
 from ltnb.methods.slots import View
 
 
 def test_settings_know_every_view():
     assert set(get_args(View)) == {*VIEWS, *MIXED_VIEWS}
+    assert slots.MIXED_VIEWS == {policy: of_one for policy, (_, of_one) in MIXED_VIEWS.items()}
 
 
 @pytest.mark.parametrize("policy", VIEWS)
@@ -62,16 +64,28 @@ def test_labels_have_the_mass_that_is_seen(policy):
     assert ((target[:, 1] > 0.01) & (target[:, 1] < 0.99)).float().mean() > 0.3
 
 
-@pytest.mark.parametrize("policy", MIXED_VIEWS)
-def test_each_of_the_two_is_a_strong_view_of_its_own(unmoved, policy):
+@pytest.mark.parametrize(
+    ("policy", "of_one"),
+    [("mixup", "strong"), ("cutmix", "strong"), ("mixup-flip", "crop-flip"), ("cutmix-flip", "crop-flip")],
+)
+def test_each_of_the_two_is_a_view_of_its_own(unmoved, policy, of_one):
     batch = noise_bytes((20, 1, 8, 8))
     _, target = draw(batch, torch.arange(20), policy, seeded(), num_classes=20)
     (first, one), (second, two) = unmoved
-    assert one == two == "strong"
+    assert one == two == of_one
     assert torch.equal(first, batch)
     target[torch.arange(20), torch.arange(20)] = 0
     paired = target.sum(dim=1) > 0
     assert torch.equal(second[paired], batch[target.argmax(dim=1)][paired])
+
+
+@pytest.mark.usefixtures("unmoved")
+@pytest.mark.parametrize("how", ["mixup", "cutmix"])
+def test_photographs_are_mixed_as_digits_are(how):
+    batch, y = noise_bytes((20, 3, 8, 8)), torch.arange(20)
+    digits, photographs = (draw(batch, y, policy, seeded(), num_classes=20) for policy in (how, f"{how}-flip"))
+    for one, other in zip(digits, photographs, strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.fixture
