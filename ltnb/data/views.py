@@ -29,10 +29,11 @@ def draw(
         x̃ᵢ = λᵢ vᵢ + (1 − λᵢ) v′ᵢ,  or v′ᵢ inside a box and vᵢ outside it,     λᵢ ~ U(0, 1)
         ỹᵢ = λᵢ e_y(i) + (1 − λᵢ) e_y(j)
 
-    where vᵢ is a "strong" view of image i, or of "mixup-flip" and "cutmix-flip" a "crop-flip" view, and v′ᵢ one of image
-    j ~ U{1 … N} of the same batch, all drawn for every i apart; U(0, 1) is the papers' Beta(1, 1). In CutMix the box has the area 1 − λᵢ before it is rounded to pixels and
-    clipped to the image, and the labels' λᵢ is the part of the image outside the box that is there. BCE3S's released
-    code keeps the first λ; it draws j from the whole training set and one λ a batch.
+    where vᵢ is a "strong" view of image i, or with "mixup-flip" and "cutmix-flip" a "crop-flip" view, and v′ᵢ one of
+    image j ~ U{1 … N} of the same batch, all drawn for every i apart; U(0, 1) is the papers' Beta(1, 1). In CutMix the
+    box has the area 1 − λᵢ before it is rounded to pixels and clipped to the image, and the labels' λᵢ is the part of
+    the image outside the box that is there. BCE3S's released code keeps the first λ; it draws j from the whole training
+    set and one λ a batch.
 
     Args:
         images: (N, C, H, W) uint8.

@@ -14,7 +14,7 @@ from ltnb.methods.slots import View
 
 def test_settings_know_every_view():
     assert set(get_args(View)) == {*VIEWS, *MIXED_VIEWS}
-    assert slots.MIXED_VIEWS == {policy: of_one for policy, (_, of_one) in MIXED_VIEWS.items()}
+    assert {policy: of_one for policy, (_, of_one) in MIXED_VIEWS.items()} == slots.MIXED_VIEWS
 
 
 @pytest.mark.parametrize("policy", VIEWS)
