@@ -22,6 +22,7 @@ this file; the compiler then only traces.
 
 import argparse
 import copy
+import inspect
 import math
 import os
 import platform
@@ -229,7 +230,7 @@ def outcome(case: Case, device: torch.device, dtype: torch.dtype, *, exact: bool
             leaves.append(value)
         arguments[parameter] = value
     function = getattr(losses, case.loss)
-    if "reduction" in function.__code__.co_varnames:
+    if "reduction" in inspect.signature(function).parameters:
         arguments["reduction"] = "none"
     lowered = dtype == torch.bfloat16 and not exact
     with DrawnOnCpu(), torch.autocast(device.type, torch.bfloat16, enabled=lowered):
@@ -448,7 +449,7 @@ def train(way: Way, device: torch.device, size: Size) -> Training:
         mean_losses.append(total.item() / len(batches))
         seconds.append(time.perf_counter() - start)
     memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else math.nan
-    return Training(mean_losses[0], *seconds, memory)
+    return Training(mean_losses[0], seconds[0], seconds[1], memory)
 
 
 def check_training(device: torch.device, size: Size, report: Report) -> None:
