@@ -3,9 +3,8 @@
 `simplex` holds the ideal configuration and the distance to it, `means` where the classes lie, `collapse` how
 tightly each sits around its mean, `separation` the class-by-class metrics of BCE3S, `margins` those of PAL, `regions`
 what a classifier makes of the rest of the space, `hypersphere` the metrics of unit rows. `supports` are the caps in
-which classes lie, and `caps` draws points in them. `prototypes` are fixed before training, `rotation` turns them.
-which classes lie, and `caps` draws points in them. `prototypes` and `targets` are directions fixed before training.
-which classes lie, and `caps` draws points in them. `prototypes` and `targets` are directions
+which classes lie, and `caps` draws points in them. `prototypes` and `targets` are directions fixed before training,
+and `rotation` turns them.
 
 What is measured is float64 on the device of the tensors it is measured on, which may have any floating dtype, and has
 no gradient. Points that are drawn have none either; they take the dtype of the centres they are drawn around. Only

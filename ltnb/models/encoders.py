@@ -147,4 +147,4 @@ def encoder(
     if feature_dim is not None and feature_dim < 1:
         raise ValueError(f"feature_dim must be at least 1, or None for no last linear layer; got {feature_dim}")
     network = _MAKERS[name](in_channels, last_relu=last_relu, feature_dim=feature_dim, feature_norm=feature_norm)
-    return network.to(memory_format=torch.channels_last)  # twice as fast on a CPU
+    return network.to(memory_format=torch.channels_last)  # faster on a CPU, by up to 1.4 here
