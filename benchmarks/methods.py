@@ -51,6 +51,7 @@ from ltnb.params import ParamsError, RunSettings
 from ltnb.training import batches, device_of, learning_rate
 
 MIB = 2**20
+PROJECT = Path(__file__).parents[1]
 
 
 def train(settings: RunSettings, dataset: Dataset, looks: int) -> tuple[list[list[float]], float]:
@@ -139,20 +140,24 @@ def named(file: str, name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("preset", type=Path, help="presets/<name>.yaml")
+    parser.add_argument("preset", type=Path, help="presets/<name>.yaml, or of this project its name alone")
     parser.add_argument("--rows", nargs="+", help="of the preset, besides its first; by default all")
     parser.add_argument("--epochs", type=int, default=3, help="to look at in each stage (default: 3)")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3; 10 give ratios to about 2 %%")
     options = parser.parse_args()
     if min(options.epochs, options.rounds) < 1:
         parser.error("--epochs and --rounds: expected at least 1")
-    name, project = options.preset.stem, options.preset.resolve().parents[1]
+    file = options.preset if options.preset.suffix else PROJECT / "presets" / f"{options.preset}.yaml"
+    name, project = file.stem, file.resolve().parents[1]
     preset = presets.load(name, project)
     for row in options.rows or ():
         if row not in preset.methods:
-            parser.error(f"--rows: {row!r} is not in {options.preset}; expected one of {', '.join(preset.methods)}")
+            parser.error(f"--rows: {row!r} is not in {file}; expected one of {', '.join(preset.methods)}")
     first, data = next(iter(preset.methods)), next(iter(preset.datasets))
     rows = [row for row in preset.methods if options.rows is None or row in (first, *options.rows)]
+    more = costs.cost(name, project).query("rounds > @options.rounds").index.intersection(rows)
+    if len(more):
+        parser.error(f"--rounds: {options.rounds} are fewer than those in which {', '.join(more)} were measured")
     runs = {row: preset.run(data, row, preset.seeds[0]) for row in rows}
     folder = project / "build" / "presets" / name / ".data" / data
     prepare(data, preset.datasets[data], folder, project)

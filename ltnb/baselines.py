@@ -38,6 +38,7 @@ ORIGINS = {
     PARITY: Origin("parity", ""),
     "ce-cosine": Origin("parity", "control of LDAM"),
     "focal": Origin(LOSS, "Lin et al., ICCV 2017"),
+    "focal-2": Origin(LOSS, "Lin et al., ICCV 2017"),
     "class-balanced": Origin(LOSS, "Cui et al., CVPR 2019"),
     "class-balanced-focal": Origin(LOSS, "Cui et al., CVPR 2019"),
     "resampling": Origin(LOSS, "Shen et al., ECCV 2016"),
@@ -60,6 +61,8 @@ ORIGINS = {
     "etf-dr-slow": Origin(FIXED, "Yang et al., NeurIPS 2022"),
     "max-separability": Origin(FIXED, "Kasarla et al., NeurIPS 2022"),
     "simplex-adjusted": Origin(FIXED, "control of RBL"),
+    "unit-adjusted": Origin(FIXED, "control: not fixed"),
+    "bcl-unit": Origin(FIXED, "control: BCL so"),
     "rbl": Origin(FIXED, "Peifeng et al., ICML 2023"),
     "bcl": Origin(OWN, "Zhu et al., CVPR 2022"),
     "featrecon": Origin(OWN, "Yi et al., ICLR 2025"),
@@ -69,11 +72,11 @@ ORIGINS = {
 FAMILIES = {row: origin.family for row, origin in ORIGINS.items()}
 OTHERS = "further rows"  # those that somebody adds to the preset
 
-# Why a row does not beat cross-entropy on the classes with fewest images (`below_baseline`).
+# Why a row probably does not beat cross-entropy on the classes with fewest images (`below_baseline`).
 REASONS = {
     "focal": (
-        "It weighs images by how hard they are, not by how rare their class is. Before long the training images of all "
-        "classes are fitted, the rare ones too, and the factor (1 − p)^γ is small for all of them alike."
+        "It weighs images by how hard they are, not by how rare their class is. Once the images of all classes are "
+        "fitted, the rare ones too, (1 − p)^γ is small for all of them alike. At γ = 2 less so, and that row gains."
     ),
     "mixup": (
         "It mixes classes as often as they come, so a rare class is seen almost only beneath a frequent one, with a "
@@ -88,6 +91,7 @@ REASONS = {
         "to even out; the paper trains on mixed images, and a second stage corrects for the counts: neither is here."
     ),
 }
+NO_REASON = "not looked into"  # of rows that somebody adds
 
 
 def with_papers(project: Path, further: Mapping[str, str] = PAPERS) -> Ablation:

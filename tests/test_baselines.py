@@ -169,6 +169,10 @@ def test_the_projects_own_presets_stand_beside_each_other() -> None:
     assert table.loc["proco", ["CIFAR-10-LT", "CIFAR-100-LT"]].tolist() == ["85.9", "52.8"]
 
 
+def test_every_row_of_ours_that_does_not_help_the_tail_has_its_reason() -> None:
+    assert set(baselines.below_baseline(baselines.with_papers(PROJECT))) == set(REASONS)
+
+
 def test_a_row_that_two_presets_have_is_compared(project: Path) -> None:
     shared = baselines.shared_rows(project, FURTHER.values())
     ((row, preset, seeds, mean, largest),) = shared.itertuples(index=False)

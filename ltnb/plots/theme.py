@@ -76,6 +76,7 @@ FAMILY_STYLES = {
 BASELINES = {
     "parity": {"ce-cosine": "CE, cosine classifier"},
     "loss and sampling": {
+        "focal-2": "Focal, γ = 2",
         "class-balanced": "Class-balanced loss",
         "class-balanced-focal": "Class-balanced focal",
         "resampling": "Class-balanced sampling",
@@ -95,6 +96,8 @@ BASELINES = {
         "etf-dr-slow": "ETF + DR, shared rate",
         "max-separability": "Max. separation",
         "simplex-adjusted": "Fixed simplex + LA",
+        "unit-adjusted": "Unit features + LA",
+        "bcl-unit": "BCL on unit features",
         "rbl": "RBL",
     },
 }
