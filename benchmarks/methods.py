@@ -21,7 +21,8 @@ about 1 MiB. On a GPU it is the most that torch had allocated, images included.
 
 *State.* Everything in ``Method.state_dict()`` and the optimiser's state: the larger of the two stages.
 
-The table goes to ``presets/results/<name>-cost.csv`` (`ltnb.costs`); rows that are not measured again stay there.
+The table goes to ``presets/results/<name>-cost.csv`` (`ltnb.costs`); rows that are not measured again stay there, and
+fewer rounds than a row has there are refused.
 """
 
 import argparse
