@@ -1,15 +1,16 @@
 """Random brightness, contrast and colour, each image with factors of its own: SimCLR's part without geometry."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ltnb.data.checks import check_grey_or_rgb, check_share
 from ltnb.data.colour import adjust_hue, black, blend, grey, mean_grey
+from ltnb.data.draws import Draws, rand
 
 
 def colour_jitter(
     images: Tensor,
-    generator: Generator,
+    generator: Draws,
     *,
     brightness: float,
     contrast: float,
@@ -44,9 +45,10 @@ def colour_jitter(
     if not 0 <= hue <= 0.5:
         raise ValueError(f"hue = {hue}: expected a part of the colour wheel, 0 to 0.5")
     check_share("probability", probability, "a probability")
-    uniform = torch.rand(len(images), 8, generator=generator, device=images.device)
-    largest_change = uniform.new_tensor([brightness, contrast, saturation])
-    factors = 1 + (2 * uniform[:, :3] - 1) * largest_change
+    uniform = rand(len(images), 8, generator=generator, device=images.device)
+    # By numbers of the host: a tensor of them would be copied to the device, and the host would wait.
+    changes = [(2 * uniform[:, i] - 1) * largest for i, largest in enumerate((brightness, contrast, saturation))]
+    factors = 1 + torch.stack(changes, dim=1)
     order = uniform[:, 3:6].argsort(dim=1)  # of independent uniform numbers: every permutation as likely
     turn = (2 * uniform[:, 6] - 1) * hue
     changed = jittered(images, factors, order, turn)
@@ -68,7 +70,7 @@ def jittered(images: Tensor, factors: Tensor, order: Tensor, turn: Tensor) -> Te
     return adjust_hue(images, turn)
 
 
-def random_grey(images: Tensor, generator: Generator, *, probability: float) -> Tensor:
+def random_grey(images: Tensor, generator: Draws, *, probability: float) -> Tensor:
     """Take the colour from an image with `probability`; grey images stay.
 
     Args:
@@ -81,7 +83,7 @@ def random_grey(images: Tensor, generator: Generator, *, probability: float) -> 
     """
     check_grey_or_rgb(images)
     check_share("probability", probability, "a probability")
-    chosen = torch.rand(len(images), generator=generator, device=images.device) < probability
+    chosen = rand(len(images), generator=generator, device=images.device) < probability
     return torch.where(chosen[:, None, None, None], grey(images), images)
 
 

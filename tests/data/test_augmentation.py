@@ -139,7 +139,7 @@ def test_normalise_by_channel():
         (lambda x, g: augment(x, "stronk", g), "policy = 'stronk': expected one of none, weak, strong, sim, rand"),
         (lambda x, g: augment(x / 255, "weak", g), "images are torch.float32: expected torch.uint8"),
         (lambda x, g: augment(x[0], "weak", g), r"shape \(1, 16, 16\): expected \(N, C, H, W\)"),
-        (lambda x, g: augment(x[:0], "none", g), r"shape \(0, 1, 16, 16\).*N ≥ 1"),
+        (lambda x, g: augment(x[:0], "none", g), "0 images: expected N ≥ 1"),
         (lambda x, g: augment(x.expand(-1, 2, -1, -1), "sim", g), "2 channels"),
     ],
 )
