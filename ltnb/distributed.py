@@ -58,10 +58,10 @@ def joined(parts: Sequence[Tensor], total: int) -> tuple[Tensor, ...]:
     return whole.unbind(dim=1)
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def sum_over_processes(values: Tensor) -> Tensor:
     """Return the sum of the processes' ``values``, with gradient to all of them."""
-    return values if num_processes() == 1 else _Sum.apply(values)  # type: ignore[no-any-return]
+    return values if num_processes() == 1 else _Sum.apply(values)
 
 
 @torch.no_grad()
@@ -84,6 +84,11 @@ def average_gradients(parameters: Iterable[Tensor]) -> None:
         torch._foreach_copy_(gradients, [part.view_as(own) for part, own in zip(parts, gradients, strict=True)])
 
 
+def backend() -> str:
+    """Return by what a group exchanges: Gloo from a CPU, NCCL from a GPU."""
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+
+
 def wait_for_all() -> None:
     """Go on when every process has come here."""
     if num_processes() > 1:
@@ -91,7 +96,7 @@ def wait_for_all() -> None:
 
 
 def in_processes(number: int, function: Callable[..., object], *arguments: object) -> None:
-    """Call ``function`` in so many new processes of this machine, which form a group; they exchange by NCCL or Gloo.
+    """Call ``function`` in so many new processes of this machine, which form a group.
 
     Args:
         number: of processes.
@@ -115,7 +120,7 @@ def _process(
 ) -> None:
     os.environ["LOCAL_RANK"] = str(process)
     distributed.init_process_group(
-        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+        backend(),
         init_method=(folder / "meeting").as_uri(),
         rank=process,
         world_size=number,

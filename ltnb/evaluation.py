@@ -65,7 +65,10 @@ class Evaluation:
         pixels = self.feeds[part].batches([numbers[own_rows(len(numbers))] for numbers in together])
         outputs = []
         for numbers, images in zip(together, pixels, strict=True):
-            plain = normalise(augment(images, "none", self.untouched), self.dataset.mean, self.dataset.std)
+            plain = augment(images, "none", self.untouched, self.dataset.settings.image_size).to(
+                torch.get_default_dtype()
+            )
+            plain = normalise(plain, self.dataset.mean, self.dataset.std)
             outputs.append([joined([own], len(numbers))[0].cpu() for own in function(plain)])
         return tuple(map(torch.cat, zip(*outputs, strict=True)))
 

@@ -292,8 +292,16 @@ def _draw(
             partners = (joined([images], len(chosen))[0], labels)
     views, targets = [], []
     for policy in policies:
-        view, shown = draw(images, labels[rows], policy, draws, num_classes=dataset.num_classes, partners=partners)
-        views.append(normalise(view, dataset.mean, dataset.std))
+        view, shown = draw(
+            images,
+            labels[rows],
+            policy,
+            draws,
+            num_classes=dataset.num_classes,
+            size=dataset.settings.image_size,
+            partners=partners,
+        )
+        views.append(normalise(view.to(torch.get_default_dtype()), dataset.mean, dataset.std))
         targets.append(joined([shown], len(chosen))[0] if policy in MIXED_VIEWS else labels)
     return views, targets
 
