@@ -8,6 +8,7 @@ from ltnb.data.auto_augment import auto_augment
 from ltnb.data.blurring import random_blur
 from ltnb.data.cropping import random_crop, random_resized_crop
 from ltnb.data.cutout import random_cutout
+from ltnb.data.draws import ShareOfDraws
 from ltnb.data.flipping import random_flip
 from ltnb.data.jitter import colour_jitter, random_grey
 from ltnb.data.rand_augment import rand_augment, strong_rand_augment
@@ -163,6 +164,26 @@ def test_crops_of_cifar_keep_their_frame_and_turn():
     turned = random_affine(moved, generator, degrees=20, translate=0, scale=(1, 1))
     assert torch.equal(turned, augment(batch, "crop-flip-turn", seeded(7)))
     assert torch.equal(turned, augment(batch, "crop-flip-turn", seeded(7), size=32))
+
+
+@pytest.mark.parametrize("policy", VIEWS)
+@pytest.mark.parametrize("first", [None, 3])
+def test_a_large_batch_is_changed_in_parts_and_gives_the_same_views(monkeypatch, policy, first):
+    batch, whole, parts = noise_bytes((20, 3, 32, 32)), seeded(4), seeded(4)
+
+    def views(generator):
+        share = generator if first is None else ShareOfDraws(generator, 25, first)
+        return [augment(batch, policy, share, size=24) for _ in range(2)]
+
+    expected = views(whole)
+    sizes = []
+    view = VIEWS[policy]
+    monkeypatch.setitem(VIEWS, policy, lambda images, *rest: sizes.append(len(images)) or view(images, *rest))
+    monkeypatch.setattr(augmentation, "PART", 7 * batch[0].numel())
+    for ours, theirs in zip(views(parts), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
+    assert sizes == [7, 7, 6] * 2
+    assert torch.equal(whole.get_state(), parts.get_state())
 
 
 def test_the_middle_is_shown_without_augmentation():
