@@ -51,23 +51,25 @@ def colour_jitter(
     factors = 1 + torch.stack(changes, dim=1)
     order = uniform[:, 3:6].argsort(dim=1)  # of independent uniform numbers: every permutation as likely
     turn = (2 * uniform[:, 6] - 1) * hue
-    changed = jittered(images, factors, order, turn)
+    changed = jittered(images, factors, order)
+    if hue > 0:
+        changed = adjust_hue(changed, turn)
     return torch.where((uniform[:, 7] < probability)[:, None, None, None], changed, images)
 
 
-def jittered(images: Tensor, factors: Tensor, order: Tensor, turn: Tensor) -> Tensor:
-    """Blend each image with black (0), its mean grey (1) and its grey image (2), in its own order; then turn its hue.
+def jittered(images: Tensor, factors: Tensor, order: Tensor) -> Tensor:
+    """Blend each image with black (0), its mean grey (1) and its grey image (2), in its own order.
 
     Args:
         images: (N, 1 or 3, H, W) floating point in [0, 1].
         factors: (N, 3) of brightness, contrast and saturation.
         order: (N, 3) permutations of 0, 1, 2.
-        turn: (N,) parts of the colour wheel.
     """
     for operation in order.unbind(1):
-        plain = _select(operation, [black(images), mean_grey(images), grey(images)])
+        luminance = grey(images)
+        plain = _select(operation, [black(images), mean_grey(luminance), luminance])
         images = blend(images, plain, factors.gather(1, operation[:, None])[:, 0])
-    return adjust_hue(images, turn)
+    return images
 
 
 def random_grey(images: Tensor, generator: Draws, *, probability: float) -> Tensor:
