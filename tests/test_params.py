@@ -82,6 +82,10 @@ def test_a_protocol_is_read_again_from_what_a_run_records(file: Path) -> None:
         training = params.load(file).training
         assert params.TrainingSettings.model_validate(training.model_dump(mode="json")) == training
     assert (training.stage.decay_epochs, training.stage.decay) == ((6, 8), 0.2)
+    short = training.shortened(3)
+    assert params.TrainingSettings.model_validate(short.model_dump(mode="json")) == short
+    assert (short.epochs, short.schedule, short.clip_norm) == (3, "cosine", 5)
+    assert training.shortened(20).epochs == 10
 
 
 def test_exponents_are_numbers_as_they_are_to_dvc(file: Path) -> None:
