@@ -14,10 +14,10 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from allocations import peak_bytes
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from allocations import peak_bytes
 from ltnb.losses import balanced_contrastive
 
 NUM_IMAGES, DIM, TEMPERATURE, IMBALANCE = 256, 128, 0.1, 100

@@ -27,11 +27,11 @@ from typing import get_args
 from unittest import mock
 
 import torch
+from allocations import peak_bytes
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from allocations import peak_bytes
 from ltnb import geometry
 from ltnb.data.profiles import long_tail_counts
 from ltnb.methods import FeatRecon, MethodSettings, System
@@ -68,12 +68,14 @@ class StandIn(nn.Module):
     """Features as they come, each scaled by a parameter, so that gradients reach every feature."""
 
     def __init__(self, feature_dim: int, *, norm: bool) -> None:
+        """Scale by 1, and end with batch normalisation if a method asks for it."""
         super().__init__()
         self.feature_dim = feature_dim
         self.scale = nn.Parameter(torch.ones(feature_dim))
         self.norm = nn.BatchNorm1d(feature_dim) if norm else nn.Identity()
 
     def forward(self, features: Tensor) -> Tensor:
+        """Map features (N, d) to features (N, d)."""
         scaled: Tensor = self.norm(features * self.scale)
         return scaled
 
@@ -219,7 +221,9 @@ def refresh(num_samples: int, num_classes: int, dim: int) -> tuple[float, float,
 def report_refresh(num_samples: int, num_classes: int) -> None:
     """Print what FeatRecon's refresh costs, against an epoch."""
     epoch = num_samples * 3 * operations_of_image("resnet50", 3, 224) / peak_rate()
-    print(f"\nFeatRecon's refresh, {num_samples:,} images, {num_classes:,} classes; an epoch of at least {epoch:,.0f} s")
+    print(
+        f"\nFeatRecon's refresh, {num_samples:,} images, {num_classes:,} classes; an epoch of at least {epoch:,.0f} s"
+    )
     for dim, part in ((128, 1), (1024, 8)):  # at 1,024 dimensions all images would need 15 GiB and more
         seconds, made, kept = (part * value for value in refresh(num_samples // part, num_classes, dim))
         from_part = f", from 1/{part} of the images" if part > 1 else ""
