@@ -232,7 +232,7 @@ def report_refresh(num_samples: int, num_classes: int) -> None:
             f"keeps {kept:.2f} GiB, needs {made:.2f} GiB on the way{from_part}"
         )
     digits = long_tail_counts(124, IMBALANCE, num_classes=10)
-    network, images = encoder("resnet8", 1), torch.rand(64, 1, 8, 8)
+    network, images = encoder("resnet8", 1), torch.rand(48, 1, 16, 16)  # batches of params.yaml
     per_image = fastest(lambda: network(images).sum().backward(), rounds=10) / len(images)
     seconds = min(refresh(sum(digits), 10, 128)[0] for _ in range(5))
     share = seconds / (3 * sum(digits) * per_image)
