@@ -47,9 +47,9 @@ from ltnb.data.augmentation import normalise
 from ltnb.data.prepare import Dataset, load, prepare
 from ltnb.data.views import draw
 from ltnb.methods.assembly import Method
-from ltnb.methods.stages import Stage
+from ltnb.methods.stages import learning_rate
 from ltnb.params import ParamsError, RunSettings
-from ltnb.training import batches, device_of, learning_rate
+from ltnb.training import batches, device_of
 
 MIB = 2**20
 PROJECT = Path(__file__).parents[1]
@@ -68,9 +68,7 @@ def train(settings: RunSettings, dataset: Dataset, looks: int) -> tuple[list[lis
     order = Generator().manual_seed(1)
     augmentation, generator = Generator(device).manual_seed(2), Generator(device).manual_seed(3)
     images, labels = dataset.train_images.to(device), dataset.train_labels.to(device)
-    stages = method.stages(
-        Stage("everything", training.epochs, training.learning_rate, training.warmup_epochs, training.weight_decay)
-    )
+    stages = method.stages(training.stage)
     seconds, state = [], 0.0
     for number, stage in enumerate(stages):
         optimizer = torch.optim.SGD(

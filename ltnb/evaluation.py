@@ -72,8 +72,8 @@ class Evaluation:
             outputs.append([joined([own], len(numbers))[0].cpu() for own in function(plain)])
         return tuple(map(torch.cat, zip(*outputs, strict=True)))
 
-    def _logits(self, method: Method, part: str) -> Tensor:
-        return self._outputs(method, part, lambda images: (method.logits(images),))[0]
+    def _predictions(self, method: Method, part: str) -> Tensor:
+        return self._outputs(method, part, lambda images: (method.logits(images).argmax(dim=1),))[0]
 
     def _embedded(self, method: Method, part: str) -> dict[str, Tensor]:
         """Return ``features`` and, of a method that has them, ``projections``."""
@@ -87,11 +87,11 @@ class Evaluation:
         training labels ``train_accuracy`` goes by those, and what `memorisation` says stands beside it.
         """
         dataset = self.dataset
-        predictions = self._logits(method, "train").argmax(dim=1)
+        predictions = self._predictions(method, "train")
         train = {"train_accuracy": (predictions == dataset.train_labels).double().mean().item()}
         if dataset.train_clean_labels is not None:
             train |= memorisation(predictions, dataset.train_labels, dataset.train_clean_labels)
-        predictions = self._logits(method, "test").argmax(dim=1)
+        predictions = self._predictions(method, "test")
         test = accuracies(predictions, dataset.test_labels, dataset.class_counts)
         weight = method.classifier.weight.detach().double().cpu()
         directions = torch.nn.functional.normalize(weight, dim=1)
@@ -110,7 +110,7 @@ class Evaluation:
         After a second stage the first one's accuracies stand beside it, as ``first_stage_accuracy`` and its groups.
         """
         dataset, last = self.dataset, history[-1]
-        predictions = self._logits(method, "test").argmax(dim=1)
+        predictions = self._predictions(method, "test")
         result = accuracies(predictions, dataset.test_labels, dataset.class_counts)
         for k in range(dataset.num_classes):
             of_class = dataset.test_labels == k
@@ -142,7 +142,7 @@ class Evaluation:
             "train_labels": dataset.train_labels,
             "train_clean_labels": dataset.train_clean_labels,
             "test_labels": dataset.test_labels,
-            "test_logits": self._logits(method, "test"),
+            "test_logits": self._outputs(method, "test", lambda images: (method.logits(images),))[0],
             "class_counts": dataset.class_counts,
             "classifier_weight": method.classifier.weight,
             "prototypes": method.prototypes(),

@@ -160,12 +160,13 @@ def _train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pa
     seeds = np.random.SeedSequence(settings.seed).generate_state(4).tolist()
     method = _new_method(settings, dataset, seeds[0]).to(device)
     if training.compiled:
-        method.encoder.compile()
+        method.encoder.compile(dynamic=False)  # for each of an epoch's two sizes of batches
     generators = {
         "order": torch.Generator().manual_seed(seeds[1]),
         "augmentation": torch.Generator(device).manual_seed(seeds[2]),
         "method": torch.Generator(device).manual_seed(seeds[3]),
     }
+    labels = dataset.train_labels.to(device)
     feeds = {"train": feed(dataset.train_images, device), "test": feed(dataset.test_images, device)}
     evaluation = Evaluation(dataset, feeds, device)
     stages = method.stages(training.stage)
@@ -195,8 +196,9 @@ def _train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pa
             group["lr"] = rate
         method.train()
         terms: list[dict[str, Tensor]] = []
-        for chosen, images in _epoch(dataset, feeds["train"], training, stages[stage], generators["order"]):
-            views, targets = _draw(dataset, chosen, images, method.views, generators["augmentation"])
+        order = batches(dataset.train_labels, training.batch_size, generators["order"], stages[stage].sampler)
+        for images, of_batch in _epoch(order, feeds["train"], labels):
+            views, targets = _draw(dataset, images, of_batch, method.views, generators["augmentation"])
             try:
                 with torch.autocast(device.type, torch.bfloat16, enabled=training.precision == "bfloat16"):
                     losses = method.losses(views, targets, generators["method"])
@@ -262,47 +264,40 @@ def _new_method(settings: RunSettings, dataset: Dataset, seed: int) -> Method:
             raise ValueError(f"methods.{settings.method_name}: {error}") from error
 
 
-def _epoch(
-    dataset: Dataset, images: Feed, training: TrainingSettings, stage: Stage, generator: Generator
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield each batch of an epoch: the numbers of all its samples, and the images of this process's share."""
-    order = batches(dataset.train_labels, training.batch_size, generator, stage.sampler)
+def _epoch(order: Sequence[Tensor], images: Feed, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield of each batch the images of this process's share and the labels of all its samples, on their device."""
     shares = [chosen[own_rows(len(chosen))] for chosen in order]
-    return zip(order, images.batches(shares), strict=True)
+    of_epoch = labels[torch.cat(list(order)).to(labels.device)]  # at once: each copy to a device makes the host wait
+    of_batches = torch.split(of_epoch, [len(chosen) for chosen in order])
+    return zip(images.batches(shares), of_batches, strict=True)
 
 
 def _draw(
-    dataset: Dataset, chosen: Tensor, images: Tensor, policies: Sequence[str], generator: Generator
+    dataset: Dataset, images: Tensor, labels: Tensor, policies: Sequence[str], generator: Generator
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Return of each policy the views of this process's images, normalised, and the targets of the whole batch.
 
     Args:
-        dataset: whose labels and normalisation count.
-        chosen: (N,) numbers of the batch's samples.
-        images: (n, C, H, W) uint8 of this process's share of them, on the device.
+        dataset: of the images.
+        images: (n, C, H, W) uint8 of this process's share of a batch, on the device.
+        labels: (N,) of the whole batch.
         policies: names of views.
         generator: on the device, in the same state in all processes.
     """
-    labels = dataset.train_labels[chosen].to(images.device)
-    rows, partners = own_rows(len(chosen)), None
+    total, rows, partners = len(labels), own_rows(len(labels)), None
     draws: Draws = generator
     if num_processes() > 1:
-        draws = ShareOfDraws(generator, total=len(chosen), first=rows.start)
+        draws = ShareOfDraws(generator, total=total, first=rows.start)
         if MIXED_VIEWS.keys() & set(policies):
-            partners = (joined([images], len(chosen))[0], labels)
+            partners = (joined([images], total)[0], labels)
+    size, mean, std = dataset.settings.image_size, dataset.mean.tolist(), dataset.std.tolist()
     views, targets = [], []
     for policy in policies:
         view, shown = draw(
-            images,
-            labels[rows],
-            policy,
-            draws,
-            num_classes=dataset.num_classes,
-            size=dataset.settings.image_size,
-            partners=partners,
+            images, labels[rows], policy, draws, num_classes=dataset.num_classes, size=size, partners=partners
         )
-        views.append(normalise(view.to(torch.get_default_dtype()), dataset.mean.tolist(), dataset.std.tolist()))
-        targets.append(joined([shown], len(chosen))[0] if policy in MIXED_VIEWS else labels)
+        views.append(normalise(view.to(torch.get_default_dtype()), mean, std))
+        targets.append(joined([shown], total)[0] if policy in MIXED_VIEWS else labels)
     return views, targets
 
 
@@ -328,6 +323,7 @@ def _make_repeatable(training: TrainingSettings, device: torch.device) -> None:
         # Must be in place before CUDA's first matrix product; without it deterministic mode refuses to run.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(training.deterministic)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # to find faults only
         torch.backends.cudnn.benchmark = not training.deterministic
         # Torch's default would round the factors of convolutions. The losses' products never are: at a temperature of
         # 0.1 ten bits of a cosine are too few.

@@ -93,7 +93,7 @@ def test_gradient_that_is_off_fails(script: ModuleType, monkeypatch: pytest.Monk
 def test_view_that_is_off_fails(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
 
-    def drifting(images: Tensor, _generator: Generator) -> Tensor:
+    def drifting(images: Tensor, _generator: Generator, _size: tuple[int, int]) -> Tensor:
         nonlocal calls
         calls += 1
         images = images.clone()

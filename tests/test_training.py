@@ -343,9 +343,11 @@ def test_a_compiled_run_has_the_same_weights_by_name_and_nearly_the_same_losses(
     compiled = []
     compile_module = torch.nn.Module.compile
 
-    def compile_plainly(self: torch.nn.Module) -> None:
+    def compile_plainly(self: torch.nn.Module, dynamic: bool) -> None:
         compiled.append(self)
-        compile_module(self, backend="eager")  # the same calls, without half a minute of a C++ compiler
+        compile_module(
+            self, backend="eager", dynamic=dynamic
+        )  # the same calls, without half a minute of a C++ compiler
 
     monkeypatch.setattr(torch.nn.Module, "compile", compile_plainly)
     run = training.train(settings_of(compiled=True), dataset, tmp_path / "compiled")

@@ -10,28 +10,33 @@ def check_num_classes(num_classes: int) -> None:
         raise ValueError(f"num_classes must be at least 2, got {num_classes}")
 
 
-def rows(name: str, vectors: Tensor) -> Tensor:
-    """`vectors` (N, d) in float64, detached; ValueError naming the first row that is not finite."""
+def check_matrix(name: str, vectors: Tensor) -> None:
+    """Raise ValueError unless `vectors` is a non-empty floating-point matrix."""
     if vectors.ndim != 2 or 0 in vectors.shape or not vectors.is_floating_point():
         raise ValueError(
             f"{name} must be a non-empty floating-point matrix, one vector a row; "
             f"got shape {tuple(vectors.shape)}, dtype {vectors.dtype}"
         )
+
+
+def rows(name: str, vectors: Tensor, first: int = 0) -> Tensor:
+    """`vectors` (N, d) in float64, detached; ValueError naming the first row that is not finite, from `first` on."""
+    check_matrix(name, vectors)
     finite = vectors.isfinite().all(dim=1)
     if not finite.all():
-        raise ValueError(f"{name} must be finite, but row {int(finite.logical_not().nonzero()[0])} is not")
+        raise ValueError(f"{name} must be finite, but row {first + int(finite.logical_not().nonzero()[0])} is not")
     return vectors.detach().double()
 
 
-def unit_rows(name: str, vectors: Tensor) -> Tensor:
+def unit_rows(name: str, vectors: Tensor, first: int = 0) -> Tensor:
     """`rows`; ValueError naming the first row not of unit length within 1 %, which bfloat16 needs."""
-    vectors = rows(name, vectors)
+    vectors = rows(name, vectors, first)
     lengths = torch.linalg.vector_norm(vectors, dim=1)
     off = (lengths - 1).abs() > 0.01
     if off.any():
-        first = int(off.nonzero()[0])
+        row = int(off.nonzero()[0])
         raise ValueError(
-            f"{name} must have rows of unit length, but row {first} has length {float(lengths[first]):.4g}"
+            f"{name} must have rows of unit length, but row {first + row} has length {float(lengths[row]):.4g}"
         )
     return vectors
 
@@ -61,7 +66,13 @@ def labelled_rows(features: Tensor, labels: Tensor, num_classes: int) -> tuple[T
     """
     check_num_classes(num_classes)
     features = rows("features", features)
-    labels = row_labels(labels, len(features))
+    return features, *counted_labels(labels, len(features), num_classes)
+
+
+def counted_labels(labels: Tensor, num_rows: int, num_classes: int) -> tuple[Tensor, Tensor]:
+    """Checked labels (N,) of N rows in int64, and class counts (K,), every one at least 1; ValueError if not."""
+    check_num_classes(num_classes)
+    labels = row_labels(labels, num_rows)
     outside = (labels < 0) | (labels >= num_classes)
     if outside.any():
         raise ValueError(
@@ -74,7 +85,7 @@ def labelled_rows(features: Tensor, labels: Tensor, num_classes: int) -> tuple[T
             f"every class needs a sample, but class {int(absent[0])} has none in labels "
             f"({len(absent)} of {num_classes} classes absent)"
         )
-    return features, labels, counts
+    return labels, counts
 
 
 def square(name: str, matrix: Tensor) -> Tensor:

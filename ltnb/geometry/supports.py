@@ -6,14 +6,17 @@ classes (`rectified_supports`, Eqs. 8 and 9) and cut at the largest radius that 
 """
 
 import math
+from collections.abc import Iterator
 from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from ltnb.geometry.inputs import class_indices, labelled_rows, row_labels, unit_rows
+from ltnb.geometry.inputs import check_matrix, class_indices, counted_labels, row_labels, unit_rows
 from ltnb.geometry.means import ROUNDING, class_sums, cosine_matrix, row_norms
 from ltnb.geometry.simplex import simplex_cosine
+
+_AT_ONCE = 4096  # rows that are widened to float64 together: all of iNaturalist's would take 14 GiB
 
 HeadWeights = Literal["corrected", "printed"]
 
@@ -60,19 +63,34 @@ def confidence_supports(z: Tensor, labels: Tensor, num_classes: int, *, quantile
     """
     if not 0 <= quantile <= 1:
         raise ValueError(f"quantile must lie in [0, 1], got {quantile}")
-    z, labels, counts = labelled_rows(unit_rows("z", z), labels, num_classes)
-    z = z / row_norms(z)
-    means = class_sums(z, labels, num_classes) / counts[:, None]
+    check_matrix("z", z)
+    labels, counts = counted_labels(labels, len(z), num_classes)
+    sums = torch.zeros(num_classes, z.shape[1], dtype=torch.float64, device=z.device)
+    for first, directions in _directions(z):
+        sums.index_add_(0, labels[first : first + len(directions)], directions)
+    means = sums / counts[:, None]
     lengths = row_norms(means)
     if (lengths <= ROUNDING).any():
         raise ValueError(f"z must give every class a direction, but the mean of class {int(lengths.argmin())} is zero")
     centres = means / lengths
-    # arccos would round the angles of a tight class to multiples of 1e-8.
-    angles = 2 * torch.atan2(row_norms(z - centres[labels]), row_norms(z + centres[labels])).squeeze(1)
+    angles = torch.empty(len(z), dtype=torch.float64, device=z.device)
+    for first, directions in _directions(z):
+        end = first + len(directions)
+        own = centres[labels[first:end]]
+        # arccos would round the angles of a tight class to multiples of 1e-8.
+        halves = torch.atan2(row_norms(directions - own), row_norms(directions + own))
+        angles[first:end] = 2 * halves.squeeze(1)
     angles = angles.masked_fill(angles <= ROUNDING, 0)
     angle_means = _means_by_class(angles, labels, counts)
     angle_stds = _means_by_class((angles - angle_means[labels]).square(), labels, counts).sqrt()
     return Supports(centres, _quantiles_by_class(angles, labels, counts, quantile), angle_means, angle_stds)
+
+
+def _directions(z: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Yield the number of a first row and the directions of it and some that follow, checked, in float64."""
+    for first in range(0, len(z), _AT_ONCE):
+        rows = unit_rows("z", z[first : first + _AT_ONCE], first)
+        yield first, rows / row_norms(rows)
 
 
 def rectified_supports(

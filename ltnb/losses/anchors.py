@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from ltnb.losses.labels import class_numbers
+
 
 def valid_anchors(y: Tensor, *, prototypes: bool = False, key_labels: Tensor | None = None) -> Tensor:
     """Mark the anchors that have a positive: another sample of their class, a further key, or their class prototype.
@@ -20,8 +22,9 @@ def valid_anchors(y: Tensor, *, prototypes: bool = False, key_labels: Tensor | N
     """
     if prototypes:
         return torch.ones_like(y, dtype=torch.bool)
-    valid = (y[:, None] == y).sum(dim=1) > 1
-    return valid if key_labels is None else valid | (y[:, None] == key_labels).any(dim=1)
+    classes = class_numbers(y if key_labels is None else torch.cat([y, key_labels]))
+    sizes = torch.zeros_like(classes).index_add(0, classes, torch.ones_like(classes))
+    return sizes[classes[: len(y)]] > 1
 
 
 def weight_by_class(losses: Tensor, valid: Tensor, class_sizes: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ltnb.losses.anchors import reduce_anchors, weight_by_class
 from ltnb.losses.checks import check_choice, check_class_indices, check_positive, check_reduction, check_unit_rows
+from ltnb.losses.labels import class_numbers
 from ltnb.losses.partition import log_partition
 
 
@@ -82,8 +83,7 @@ def balanced_contrastive(
         dtype = torch.promote_types(z.dtype, torch.float32)
         if prototypes is None:
             z = z.to(dtype)
-            # Without prototypes a class goes by the position of its first sample, so that K need not be known.
-            classes = (y[:, None] == y).int().argmax(dim=1)
+            classes = class_numbers(y)  # K need not be known
             class_sums = torch.zeros_like(z).index_add(0, classes, z)
         else:
             dtype = torch.promote_types(dtype, prototypes.dtype)

@@ -11,6 +11,7 @@ from ltnb.losses.checks import (
     check_reduction,
     check_unit_rows,
 )
+from ltnb.losses.labels import class_numbers
 from ltnb.losses.partition import log_partition
 
 
@@ -64,9 +65,11 @@ def decoupled_contrastive(
         dtype = torch.promote_types(z.dtype, torch.float32)
         z = z.to(dtype)
         other_view = z.roll(len(z) // 2, dims=0)
-        same_class = (y[:, None] == y).to(dtype)
-        num_others = same_class.sum(dim=1) - 2
-        others_sum = same_class @ z - z - other_view
+        classes = class_numbers(y)
+        class_sizes = z.new_zeros(len(z)).index_add(0, classes, z.new_ones(len(z)))
+        class_sums = torch.zeros_like(z).index_add(0, classes, z)
+        num_others = class_sizes[classes] - 2
+        others_sum = class_sums.index_select(0, classes) - z - other_view
         own_logit = torch.linalg.vecdot(z, other_view) / temperature
         others_logit = torch.linalg.vecdot(z, others_sum) / (num_others.clamp(min=1) * temperature)
         positive_logit = torch.where(

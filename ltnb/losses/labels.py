@@ -42,3 +42,17 @@ def has_seen_class(y: Tensor, seen: Tensor | None) -> Tensor:
     if y.is_floating_point():
         return ((y > 0) & seen).any(dim=1)
     return seen[y.long()]
+
+
+def class_numbers(y: Tensor) -> Tensor:
+    """(N,) int64 in [0, N): the same number for the same label of ``y`` (N,), whatever integers labels are.
+
+    By sorting, and so without an (N, N) comparison, and without asking the device how many classes there are.
+
+    >>> class_numbers(torch.tensor([7, -2, 7, 30]))
+    tensor([1, 0, 1, 2])
+    """
+    in_order, order = y.sort(stable=True)
+    begins = torch.zeros_like(order)
+    begins[1:] = in_order[1:] != in_order[:-1]
+    return torch.empty_like(order).scatter(0, order, begins.cumsum(0))

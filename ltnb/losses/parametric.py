@@ -87,9 +87,11 @@ def parametric_contrastive(
         z, keys = z.to(dtype), keys.to(dtype)
         centre_logits = scores.to(dtype) + (counts / counts.sum()).log().to(scores.device, dtype)
 
-        same_query_class, same_key_class = (y[:, None] == y).to(dtype), (y[:, None] == key_labels).to(dtype)
-        positive_sum = same_query_class @ z - z + same_key_class @ keys
-        num_samples = same_query_class.sum(dim=1) - 1 + same_key_class.sum(dim=1)
+        samples, classes = torch.cat([z, keys]), torch.cat([y, key_labels]).long()
+        class_sums = z.new_zeros(len(counts), z.shape[1]).index_add(0, classes, samples)
+        class_sizes = z.new_zeros(len(counts)).index_add(0, classes, z.new_ones(len(samples)))
+        positive_sum = class_sums.index_select(0, y.long()) - z
+        num_samples = class_sizes[y.long()] - 1
         sample_logit = torch.linalg.vecdot(z, positive_sum) / temperature
         centre_logit = centre_logits.gather(1, y.long()[:, None]).squeeze(1)
         total_weight = centre_weight + sample_weight * num_samples

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from ltnb.losses.anchors import reduce_anchors
 from ltnb.losses.checks import check_class_indices, check_positive, check_reduction, check_unit_rows
+from ltnb.losses.labels import class_numbers
 from ltnb.losses.partition import log_partition
 
 
@@ -61,16 +62,16 @@ def supervised_contrastive(
         if keys is not None:
             dtype = torch.promote_types(dtype, keys.dtype)
         z = z.to(dtype)
-        same_class = (y[:, None] == y).to(dtype)
-        num_positives = same_class.sum(dim=1) - 1
-        positive_sum = same_class @ z - z
-        all_keys = z
+        all_keys, all_labels = z, y
         if keys is not None and key_labels is not None:
-            keys = keys.to(dtype)
-            same_class = (y[:, None] == key_labels).to(dtype)
-            num_positives = num_positives + same_class.sum(dim=1)
-            positive_sum = positive_sum + same_class @ keys
-            all_keys = torch.cat([z, keys])
+            all_keys, all_labels = torch.cat([z, keys.to(dtype)]), torch.cat([y, key_labels])
+        # Sums over classes and not products with an (N, M) mask, which would cost as much as the similarities.
+        classes = class_numbers(all_labels)
+        class_sums = torch.zeros_like(all_keys).index_add(0, classes, all_keys)
+        class_sizes = z.new_zeros(len(all_keys)).index_add(0, classes, z.new_ones(len(all_keys)))
+        classes = classes[: len(z)]
+        num_positives = class_sizes[classes] - 1
+        positive_sum = class_sums.index_select(0, classes) - z
         anchors = z
         if isinstance(temperature, Tensor):
             # Each anchor brings its own: one matrix of logits serves them all.

@@ -38,11 +38,13 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, in_channels, H, W) to (N, out_channels, H/stride, W/stride)."""
-        residual: Tensor = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        # In place: normalisation's gradient needs its input, not what it returns.
+        residual: Tensor = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True)))
         if self.stride > 1 or self.new_channels > 0:
             x = x[:, :, :: self.stride, :: self.stride]
             x = F.pad(x, (0, 0, 0, 0, self.new_channels // 2, self.new_channels - self.new_channels // 2))
-        return F.relu(residual + x) if self.last_relu else residual + x
+        total = residual.add_(x)
+        return F.relu(total, inplace=True) if self.last_relu else total
 
 
 class ResNet(nn.Module):
@@ -94,7 +96,7 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (N, C, H, W) to features (N, ``feature_dim``), by default of the last stage's channels."""
-        x = self.stages(F.relu(self.bn(self.conv(images))))
+        x = self.stages(F.relu(self.bn(self.conv(images)), inplace=True))
         features: Tensor = self.feature_norm(self.embedding(x.mean(dim=(2, 3))))
         return features
 

@@ -1,18 +1,10 @@
-import doctest
 from fractions import Fraction
 
 import pytest
 import torch
 
 import ltnb.data
-from ltnb.data import class_groups, long_tail, long_tail_counts, long_tail_subset, profiles
-
-
-def test_the_examples_of_the_docstrings_hold():
-    for module, examples in ((profiles, 3), (long_tail, 3)):
-        results = doctest.testmod(module)
-        assert results.attempted >= examples
-        assert results.failed == 0
+from ltnb.data import class_groups, long_tail, long_tail_counts, long_tail_subset
 
 
 def test_the_package_offers_its_names_and_no_others():
