@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from tqdm import tqdm
 
 from ltnb import runs
 from ltnb.data.augmentation import augment, normalise
+from ltnb.data.feeding import feed
 from ltnb.data.long_tail import class_groups
 from ltnb.data.prepare import Dataset
 from ltnb.data.views import draw
@@ -200,7 +202,7 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
         "augmentation": torch.Generator(device).manual_seed(seeds[2]),
         "method": torch.Generator(device).manual_seed(seeds[3]),
     }
-    images, labels = dataset.train_images.to(device), dataset.train_labels.to(device)
+    images, labels = feed(dataset.train_images, device), dataset.train_labels.to(device)
     evaluation = _Evaluation(dataset, device)
     stages = method.stages(
         Stage("everything", training.epochs, training.learning_rate, training.warmup_epochs, training.weight_decay)
@@ -222,10 +224,11 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             group["lr"] = rate
         method.train()
         terms: list[dict[str, Tensor]] = []
-        for batch in batches(dataset.train_labels, training.batch_size, generators["order"], stages[stage].sampler):
+        order = batches(dataset.train_labels, training.batch_size, generators["order"], stages[stage].sampler)
+        for batch, pixels in zip(order, images.batches(order), strict=True):
             chosen = batch.to(device)
             drawn = [
-                draw(images[chosen], labels[chosen], view, generators["augmentation"], num_classes=dataset.num_classes)
+                draw(pixels, labels[chosen], view, generators["augmentation"], num_classes=dataset.num_classes)
                 for view in method.views
             ]
             views = [normalise(view, dataset.mean, dataset.std) for view, _ in drawn]
@@ -408,16 +411,21 @@ class _Evaluation:
 
     def __init__(self, dataset: Dataset, device: torch.device) -> None:
         self.dataset = dataset
-        untouched = Generator(device)
-        self.images = {
-            part: normalise(augment(images.to(device), "none", untouched), dataset.mean, dataset.std)
+        self.untouched = Generator(device)
+        self.feeds = {
+            part: feed(images, device)
             for part, images in (("train", dataset.train_images), ("test", dataset.test_images))
         }
+
+    def batches(self, part: str) -> Iterator[Tensor]:
+        rows = torch.arange(len(self.dataset.train_labels if part == "train" else self.dataset.test_labels))
+        for images in self.feeds[part].batches(torch.split(rows, 500)):
+            yield normalise(augment(images, "none", self.untouched), self.dataset.mean, self.dataset.std)
 
     @torch.no_grad()
     def _logits(self, method: Method, part: str) -> Tensor:
         method.eval()
-        return torch.cat([method.logits(images) for images in torch.split(self.images[part], 500)]).cpu()
+        return torch.cat([method.logits(images) for images in self.batches(part)]).cpu()
 
     def watch(self, method: Method) -> dict[str, float]:
         """Return ``train_accuracy``; of the test images ``test_accuracy`` and its groups; and the classifier's shape.
@@ -469,8 +477,8 @@ class _Evaluation:
         """Return where the images lie at a moment of training: projections, or features of a method without them."""
         method.eval()
         arrays = {}
-        for part, images in self.images.items():
-            embedded = [method.embed(batch) for batch in torch.split(images, 500)]
+        for part in self.feeds:
+            embedded = [method.embed(batch) for batch in self.batches(part)]
             kind = "features" if embedded[0].projections is None else "projections"
             rows = torch.cat([batch.features if batch.projections is None else batch.projections for batch in embedded])
             arrays[f"{part}_{kind}"] = rows.numpy(force=True)
@@ -490,8 +498,8 @@ class _Evaluation:
             "classifier_weight": method.classifier.weight,
             "prototypes": method.prototypes(),
         }
-        for part, images in self.images.items():
-            embedded = [method.embed(batch) for batch in torch.split(images, 500)]
+        for part in self.feeds:
+            embedded = [method.embed(batch) for batch in self.batches(part)]
             arrays[f"{part}_features"] = torch.cat([batch.features for batch in embedded])
             if method.contrast is not None:
                 arrays[f"{part}_projections"] = torch.cat(
