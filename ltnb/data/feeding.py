@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -53,16 +55,16 @@ class FiledFeed:
             FileNotFoundError: a file has gone since the data set was prepared.
             ValueError: one has other bytes than then; the message names it.
         """
-        pieces = [piece for rows in chosen for piece in torch.split(rows, _PIECE)]
-        decoded = iter(self._decoded([piece.tolist() for piece in pieces]))
-        for rows in chosen:
-            parts = [self._on_device(next(decoded)) for _ in torch.split(rows, _PIECE)]
-            yield parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    def _on_device(self, piece: Tensor | Exception) -> Tensor:
-        if isinstance(piece, Exception):
-            raise piece
-        return piece.to(self.device, non_blocking=True)
+        pieces = [piece.tolist() for rows in chosen for piece in torch.split(rows, _PIECE)]
+        decoded = iter(self._decoded(pieces))
+        try:
+            for rows in chosen:
+                parts = [_sound(next(decoded)).to(self.device, non_blocking=True) for _ in torch.split(rows, _PIECE)]
+                yield parts[0] if len(parts) == 1 else torch.cat(parts)
+        finally:
+            # Ends the processes. Of an error's traceback, which holds this frame, they would wait for the garbage
+            # collection, in which the queues that tell them to end may go first.
+            del decoded
 
     def _decoded(self, pieces: list[list[int]]) -> "DataLoader[Tensor | Exception]":
         # An only piece has none behind it that could be decoded meanwhile.
@@ -74,6 +76,7 @@ class FiledFeed:
             collate_fn=_as_it_is,
             pin_memory=self.device.type == "cuda",
             multiprocessing_context=_clean_processes() if workers else None,
+            worker_init_fn=_end_with_parent,
             # Where one process draws random numbers for its workers, no global state is to change.
             generator=torch.Generator(),
         )
@@ -85,10 +88,33 @@ def workers_of_a_process() -> int:
 
 
 def _clean_processes() -> multiprocessing.context.BaseContext:
-    """Processes forked from a server that has no threads: a fork beside threads inherits locks that nobody opens."""
+    """Processes forked from a server that has no threads: a fork beside threads inherits locks that nobody opens.
+
+    Each of them runs the main module again, as all that are not plainly forked do: what that imports, the server has
+    imported before. (So a script by itself needs `if __name__ == "__main__"`.)
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", __name__])  # imported once, by the server
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    context.set_forkserver_preload([__name__] if main is None else [__name__, main.name])
     return context
+
+
+def _end_with_parent(_: int) -> None:
+    """Have this process end when the one that trains is killed: the server, whose child it is, would go on."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _sound(piece: Tensor | Exception) -> Tensor:
+    if isinstance(piece, Exception):
+        raise piece
+    return piece
 
 
 def _as_it_is(piece: Any) -> Any:
