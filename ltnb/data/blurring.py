@@ -4,9 +4,10 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ltnb.data.checks import check_batch, check_positive_interval, check_share
+from ltnb.data.draws import Draws, rand
 
 
 def blur(images: Tensor, sigma: Tensor, *, radius: int) -> Tensor:
@@ -40,7 +41,7 @@ def _along(length: int, sigma: Tensor, radius: int) -> Tensor:
     return torch.einsum("nk,jki->nij", weight, mirrored[0].unfold(1, length, 1))
 
 
-def random_blur(images: Tensor, generator: Generator, *, sigma: tuple[float, float], probability: float) -> Tensor:
+def random_blur(images: Tensor, generator: Draws, *, sigma: tuple[float, float], probability: float) -> Tensor:
     """Blur an image with `probability`: `blur` with σ ~ U(sigma), cut off at three times the largest.
 
     Args:
@@ -55,7 +56,7 @@ def random_blur(images: Tensor, generator: Generator, *, sigma: tuple[float, flo
     check_batch(images)
     check_positive_interval("sigma", sigma, "width of the Gaussian")
     check_share("probability", probability, "a probability")
-    uniform = torch.rand(len(images), 2, generator=generator, device=images.device)
+    uniform = rand(len(images), 2, generator=generator, device=images.device)
     width = sigma[0] + uniform[:, 0] * (sigma[1] - sigma[0])
     blurred = blur(images, width, radius=math.ceil(3 * sigma[1]))
     return torch.where((uniform[:, 1] < probability)[:, None, None, None], blurred, images)

@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 def check_batch(images: Tensor) -> None:
-    """Refuse anything but a batch of at least one image."""
-    if images.ndim != 4 or len(images) == 0:
-        raise ValueError(f"images have shape {tuple(images.shape)}: expected (N, C, H, W) with N ≥ 1")
+    """Refuse anything but a batch of images; one without any is a share of a batch, too."""
+    if images.ndim != 4:
+        raise ValueError(f"images have shape {tuple(images.shape)}: expected (N, C, H, W)")
 
 
 def check_uint8(images: Tensor) -> None:
-    """Refuse anything but a batch of at least one image, as it is stored."""
+    """Refuse anything but a batch of images as they are stored."""
     check_batch(images)
     if images.dtype != torch.uint8:
         raise ValueError(f"images are {images.dtype}: expected torch.uint8")

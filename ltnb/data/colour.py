@@ -20,7 +20,7 @@ def blend(images: Tensor, plain: Tensor, factor: Tensor) -> Tensor:
     Returns:
         (N, C, H, W).
     """
-    return torch.lerp(plain, images, factor.to(images.dtype)[:, None, None, None]).clamp(0, 1)
+    return torch.lerp(plain, images, factor.to(images.dtype)[:, None, None, None]).clamp_(0, 1)
 
 
 def grey(images: Tensor) -> Tensor:
@@ -67,15 +67,17 @@ def adjust_hue(images: Tensor, shift: Tensor) -> Tensor:
     """
     if images.shape[1] == 1:
         return images
-    value, brightest = images.max(dim=1, keepdim=True)
-    chroma = value - images.amin(dim=1, keepdim=True)
-    red, green, blue = images.unbind(1)
+    red, green, blue = torch.split(images, 1, dim=1)
+    value = torch.maximum(torch.maximum(red, green), blue)
+    chroma = value - torch.minimum(torch.minimum(red, green), blue)
+    is_red, is_green = red == value, green == value
+    difference = torch.where(is_red, green - blue, torch.where(is_green, blue - red, red - green))
     # Where all three are equal, chroma is 0 and any hue gives back the same grey.
-    sextant = torch.stack([green - blue, blue - red, red - green], dim=1) / torch.where(chroma == 0, 1, chroma)
-    hue = torch.gather(sextant, 1, brightest) + 2 * brightest
+    hue = difference / torch.where(chroma == 0, 1, chroma) + torch.where(is_red, 0, torch.where(is_green, 2.0, 4.0))
     offset = torch.arange(5, 0, -2, device=images.device).view(3, 1, 1)
-    m = torch.remainder(offset + hue + 6 * shift.to(images.dtype)[:, None, None, None], 6)
-    return (value - chroma * torch.minimum(m, 4 - m).clamp(0, 1)).clamp(0, 1)
+    m = (offset + hue).add_(6 * shift.to(images.dtype)[:, None, None, None])
+    m -= (m / 6).floor_().mul_(6)  # mod 6, at a third of the cost of `remainder`
+    return (value - torch.minimum(m, 4 - m).clamp_(0, 1).mul_(chroma)).clamp_(0, 1)
 
 
 def posterise(images: Tensor, bits: Tensor) -> Tensor:

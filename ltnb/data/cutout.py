@@ -1,9 +1,10 @@
 """Cutout (DeVries & Taylor, 2017): a black box somewhere on each image, each image with a place of its own."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ltnb.data.checks import check_batch, check_share
+from ltnb.data.draws import Draws, randint
 from ltnb.data.mixing import cutmix
 
 
@@ -25,7 +26,7 @@ def cut_out(images: Tensor, middle: Tensor, *, side: float) -> Tensor:
     return cutmix(images, images.new_zeros(()), boxes)
 
 
-def random_cutout(images: Tensor, generator: Generator, *, side: float) -> Tensor:
+def random_cutout(images: Tensor, generator: Draws, *, side: float) -> Tensor:
     """One box on each image: `cut_out` with its middle uniform over the pixels.
 
     The middle is always on the image, the whole box is not: near the border less is lost, as in the paper's own code.
@@ -42,7 +43,7 @@ def random_cutout(images: Tensor, generator: Generator, *, side: float) -> Tenso
     check_batch(images)
     check_share("side", side, "a part of the image's side")
     middle = [
-        torch.randint(length, (len(images),), generator=generator, device=images.device)
+        randint(length, (len(images),), generator=generator, device=images.device)
         for length in (images.shape[-1], images.shape[-2])
     ]
     return cut_out(images, torch.stack(middle, dim=1), side=side)

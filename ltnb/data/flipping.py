@@ -1,12 +1,13 @@
 """Mirror images, each image by a draw of its own."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ltnb.data.checks import check_batch, check_share
+from ltnb.data.draws import Draws, rand
 
 
-def random_flip(images: Tensor, generator: Generator, *, probability: float = 0.5) -> Tensor:
+def random_flip(images: Tensor, generator: Draws, *, probability: float = 0.5) -> Tensor:
     """Exchange left and right of an image with `probability`.
 
     Args:
@@ -22,5 +23,5 @@ def random_flip(images: Tensor, generator: Generator, *, probability: float = 0.
     """
     check_batch(images)
     check_share("probability", probability, "a probability")
-    chosen = torch.rand(len(images), generator=generator, device=images.device) < probability
+    chosen = rand(len(images), generator=generator, device=images.device) < probability
     return torch.where(chosen[:, None, None, None], images.flip(-1), images)

@@ -1,15 +1,16 @@
 """Random brightness, contrast and colour, each image with factors of its own: SimCLR's part without geometry."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ltnb.data.checks import check_grey_or_rgb, check_share
 from ltnb.data.colour import adjust_hue, black, blend, grey, mean_grey
+from ltnb.data.draws import Draws, rand
 
 
 def colour_jitter(
     images: Tensor,
-    generator: Generator,
+    generator: Draws,
     *,
     brightness: float,
     contrast: float,
@@ -44,31 +45,34 @@ def colour_jitter(
     if not 0 <= hue <= 0.5:
         raise ValueError(f"hue = {hue}: expected a part of the colour wheel, 0 to 0.5")
     check_share("probability", probability, "a probability")
-    uniform = torch.rand(len(images), 8, generator=generator, device=images.device)
-    largest_change = uniform.new_tensor([brightness, contrast, saturation])
-    factors = 1 + (2 * uniform[:, :3] - 1) * largest_change
+    uniform = rand(len(images), 8, generator=generator, device=images.device)
+    # By numbers of the host: a tensor of them would be copied to the device, and the host would wait.
+    changes = [(2 * uniform[:, i] - 1) * largest for i, largest in enumerate((brightness, contrast, saturation))]
+    factors = 1 + torch.stack(changes, dim=1)
     order = uniform[:, 3:6].argsort(dim=1)  # of independent uniform numbers: every permutation as likely
     turn = (2 * uniform[:, 6] - 1) * hue
-    changed = jittered(images, factors, order, turn)
+    changed = jittered(images, factors, order)
+    if hue > 0:
+        changed = adjust_hue(changed, turn)
     return torch.where((uniform[:, 7] < probability)[:, None, None, None], changed, images)
 
 
-def jittered(images: Tensor, factors: Tensor, order: Tensor, turn: Tensor) -> Tensor:
-    """Blend each image with black (0), its mean grey (1) and its grey image (2), in its own order; then turn its hue.
+def jittered(images: Tensor, factors: Tensor, order: Tensor) -> Tensor:
+    """Blend each image with black (0), its mean grey (1) and its grey image (2), in its own order.
 
     Args:
         images: (N, 1 or 3, H, W) floating point in [0, 1].
         factors: (N, 3) of brightness, contrast and saturation.
         order: (N, 3) permutations of 0, 1, 2.
-        turn: (N,) parts of the colour wheel.
     """
     for operation in order.unbind(1):
-        plain = _select(operation, [black(images), mean_grey(images), grey(images)])
+        luminance = grey(images)
+        plain = _select(operation, [black(images), mean_grey(luminance), luminance])
         images = blend(images, plain, factors.gather(1, operation[:, None])[:, 0])
-    return adjust_hue(images, turn)
+    return images
 
 
-def random_grey(images: Tensor, generator: Generator, *, probability: float) -> Tensor:
+def random_grey(images: Tensor, generator: Draws, *, probability: float) -> Tensor:
     """Take the colour from an image with `probability`; grey images stay.
 
     Args:
@@ -81,7 +85,7 @@ def random_grey(images: Tensor, generator: Generator, *, probability: float) -> 
     """
     check_grey_or_rgb(images)
     check_share("probability", probability, "a probability")
-    chosen = torch.rand(len(images), generator=generator, device=images.device) < probability
+    chosen = rand(len(images), generator=generator, device=images.device) < probability
     return torch.where(chosen[:, None, None, None], grey(images), images)
 
 

@@ -1,7 +1,9 @@
 """Two images in one, with the labels of both: mixup and CutMix, each image with a share of its own."""
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
+
+from ltnb.data.draws import Draws, rand
 
 
 def mixup(images: Tensor, others: Tensor, share: Tensor) -> Tensor:
@@ -30,7 +32,7 @@ def cutmix(images: Tensor, others: Tensor, boxes: Tensor) -> Tensor:
     return torch.where((rows[:, :, None] & columns[:, None, :]).unsqueeze(1), others, images)
 
 
-def random_boxes(share: Tensor, height: int, width: int, generator: Generator) -> Tensor:
+def random_boxes(share: Tensor, height: int, width: int, generator: Draws) -> Tensor:
     """Boxes of the image's shape and of about 1 − λ of its area, their middle uniform, clipped where they stick out.
 
     The half sides are ⌊½ √(1 − λ) · (W, H)⌋, the middle ~ U{0 … W − 1} × U{0 … H − 1}. Rounding and clipping make them
@@ -45,11 +47,14 @@ def random_boxes(share: Tensor, height: int, width: int, generator: Generator) -
     Returns:
         (N, 4) int64: left, top, right, bottom, the last two no longer inside.
     """
-    lengths = torch.tensor([width, height], device=share.device)
-    uniform = torch.rand(len(share), 2, generator=generator, device=share.device, dtype=torch.float64)
-    middle = torch.floor(uniform * lengths).long()
-    half = torch.floor(0.5 * torch.sqrt(1 - share)[:, None] * lengths).long()
-    return torch.cat([torch.clamp(middle - half, min=0), torch.minimum(middle + half, lengths)], dim=1)
+    uniform = rand(len(share), 2, generator=generator, device=share.device, dtype=torch.float64)
+    side = 0.5 * torch.sqrt(1 - share)
+    starts, ends = [], []
+    for axis, length in enumerate((width, height)):
+        middle, half = torch.floor(uniform[:, axis] * length).long(), torch.floor(side * length).long()
+        starts.append(torch.clamp(middle - half, min=0))
+        ends.append(torch.clamp(middle + half, max=length))
+    return torch.stack(starts + ends, dim=1)
 
 
 def outside(boxes: Tensor, height: int, width: int) -> Tensor:

@@ -1,19 +1,20 @@
-"""One operation drawn at random for each image: RandAugment for small images, a digit among them.
+"""RandAugment (Cubuk et al., 2020): operations drawn uniformly, each image with draws of its own.
 
-RandAugment (Cubuk et al., 2020) draws operations uniformly and applies all at one strength; here each image has a
-strength of its own, uniform up to the largest, as in TrivialAugment (Müller & Hutter, 2021). Left out are solarising
-and equalising, which turn the strokes of a digit inside out and its empty ground bright.
+The paper applies all at one strength. For digits, here, each image has a strength of its own, uniform up to the
+largest, as in TrivialAugment (Müller & Hutter, 2021), and no operation solarises, inverts or equalises: that would turn
+the strokes of a digit inside out and its empty ground bright.
 """
 
+from functools import cache
+
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ltnb.data.checks import check_grey_or_rgb
-from ltnb.data.colour import autocontrast, black, blend, grey, mean_grey, posterise, smooth
-from ltnb.data.warping import warp
+from ltnb.data.draws import Draws, rand, randint
+from ltnb.data.operations import MOVES, moving, operate
 
-#: Operation to its largest change: degrees; pixels right per pixel down, then pixels down per pixel right; parts of
-#: width and height; of a blend's factor; bits below 8. Identity and autocontrast have none.
+#: Operation to its largest change, in the units of `operate`.
 OPERATIONS: dict[str, float] = {
     "identity": 0,
     "rotate": 30,
@@ -29,8 +30,33 @@ OPERATIONS: dict[str, float] = {
     "autocontrast": 0,
 }
 
+#: The ground of a digit enters at the border.
+MOVE = moving(fill=0, edges=False, whole=False)
 
-def rand_augment(images: Tensor, generator: Generator) -> Tensor:
+#: Likewise for photographs, at full strength. Identity stands for solarising, which at that strength does nothing.
+STRONG_OPERATIONS: dict[str, float] = {
+    "identity": 0,
+    "rotate": 30,
+    "shear x": 0.3,
+    "shear y": 0.3,
+    "translate x": 0.45,
+    "translate y": 0.45,
+    "brightness": 0.9,
+    "contrast": 0.9,
+    "saturation": 0.9,
+    "sharpness": 0.9,
+    "posterise": 4,
+    "lift shadows": 110 / 255,
+    "invert": 0,
+    "autocontrast": 0,
+    "equalise": 0,
+}
+
+#: Near the mean of ImageNet, which the long-tailed papers' code has enter, a value for each colour.
+STRONG_MOVE = moving(fill=116 / 255, edges=True, whole=False)
+
+
+def rand_augment(images: Tensor, generator: Draws) -> Tensor:
     """One operation for each image, uniform over `OPERATIONS`, at a strength ~ U(−1, 1) of its largest change.
 
     Args:
@@ -44,47 +70,45 @@ def rand_augment(images: Tensor, generator: Generator) -> Tensor:
         ValueError: neither one channel nor three.
     """
     check_grey_or_rgb(images)
-    operation = torch.randint(len(OPERATIONS), (len(images),), generator=generator, device=images.device)
-    strength = 2 * torch.rand(len(images), generator=generator, device=images.device) - 1
-    return operate(images, operation, strength)
+    operation = randint(len(OPERATIONS), (len(images),), generator=generator, device=images.device)
+    strength = 2 * rand(len(images), generator=generator, device=images.device) - 1
+    change = strength * _changes(tuple(OPERATIONS.values()), images.device)[operation]
+    return operate(images, operation, change, tuple(OPERATIONS), MOVE)
 
 
-def operate(images: Tensor, operation: Tensor, strength: Tensor) -> Tensor:
-    """The given operation on each image.
+def strong_rand_augment(images: Tensor, generator: Draws) -> Tensor:
+    """Two operations in turn, uniform over `STRONG_OPERATIONS`, each with probability ½ and at its full change.
 
-    Every image goes through the one map, the one blend and the rest that there are, and keeps what is its own.
-    Sorting images by operation would make the host wait for the device.
+    The change of a move is as likely − as +, a blend exaggerates. This is "rand-n2-m10-mstd0.5" of timm, which the
+    long-tailed papers' code uses on ImageNet, but for what follows. There the strength is N(10, ½) of 10, cut at 10;
+    here it is 10. There half of the interpolations are bicubic; here all are bilinear. There values are rounded to the
+    256 levels of a file after each operation. `STRONG_MOVE` fills with grey, and solarising is identity.
 
     Args:
         images: (N, 1 or 3, H, W) floating point in [0, 1].
-        operation: (N,) int64, places in `OPERATIONS`.
-        strength: (N,) in [−1, 1]; posterising takes its absolute value.
+        generator: on the device of `images`.
+
+    Returns:
+        (N, C, H, W) in [0, 1].
+
+    Raises:
+        ValueError: neither one channel nor three.
     """
-    chosen = {name: operation == place for place, name in enumerate(OPERATIONS)}
-    change = {name: torch.where(chosen[name], strength * largest, 0) for name, largest in OPERATIONS.items()}
+    check_grey_or_rgb(images)
+    operation = randint(len(STRONG_OPERATIONS), (len(images), 2), generator=generator, device=images.device)
+    uniform = rand(len(images), 2, 2, generator=generator, device=images.device)
+    change = _changes(tuple(STRONG_OPERATIONS.values()), images.device)[operation]
+    opposite = _changes(
+        tuple(-largest if name in MOVES else largest for name, largest in STRONG_OPERATIONS.items()), images.device
+    )[operation]
+    drawn = torch.where(uniform[:, 0] < 0.5, operation, 0)
+    signed = torch.where(uniform[:, 1] < 0.5, opposite, change)
+    for turn in range(2):
+        images = operate(images, drawn[:, turn], signed[:, turn], tuple(STRONG_OPERATIONS), STRONG_MOVE)
+    return images
 
-    angle = torch.deg2rad(change["rotate"])
-    # At most one of rotation and shears is not 0, so that their inverses add up to the one that is.
-    inverse = torch.stack(
-        [
-            torch.stack([torch.cos(angle), torch.sin(angle) - change["shear x"]], dim=1),
-            torch.stack([-torch.sin(angle) - change["shear y"], torch.cos(angle)], dim=1),
-        ],
-        dim=1,
-    )
-    height, width = images.shape[-2:]
-    translation = torch.stack([change["translate x"] * width, change["translate y"] * height], dim=1)
-    maps = ("rotate", "shear x", "shear y", "translate x", "translate y")
-    moving = torch.stack([chosen[name] for name in maps]).any(dim=0)
-    # Even the identity, interpolated, is off by rounding, which posterising would see.
-    images = torch.where(moving[:, None, None, None], warp(images, inverse, translation), images)
 
-    plain = black(images)
-    for name, plainer in (("contrast", mean_grey), ("saturation", grey), ("sharpness", smooth)):
-        plain = torch.where(chosen[name][:, None, None, None], plainer(images), plain)
-    blends = ("brightness", "contrast", "saturation", "sharpness")
-    images = blend(images, plain, 1 + torch.stack([change[name] for name in blends]).sum(dim=0))
-
-    bits = 8 - torch.round(change["posterise"].abs())
-    images = torch.where(chosen["posterise"][:, None, None, None], posterise(images, bits), images)
-    return torch.where(chosen["autocontrast"][:, None, None, None], autocontrast(images), images)
+@cache
+def _changes(values: tuple[float, ...], device: torch.device) -> Tensor:
+    # Kept for each device: copying them there makes the host wait.
+    return torch.tensor(values, device=device)

@@ -14,6 +14,17 @@ def solarise(images: Tensor, threshold: Tensor) -> Tensor:
     return torch.where(images >= threshold.to(images.dtype)[:, None, None, None], 1 - images, images)
 
 
+def lift_shadows(images: Tensor, change: Tensor) -> Tensor:
+    """min(x + change, 1) where x < 128 / 255, x elsewhere.
+
+    Args:
+        images: x, (N, C, H, W) floating point in [0, 1].
+        change: (N,), at least 0.
+    """
+    lifted = (images + change.to(images.dtype)[:, None, None, None]).clamp(max=1)
+    return torch.where(images < 128 / 255, lifted, images)
+
+
 def equalise(images: Tensor) -> Tensor:
     """Spread the levels of each channel so that each is about as frequent, by Pillow's rule.
 

@@ -2,9 +2,10 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ltnb.data.checks import check_batch, check_positive_interval, check_share
+from ltnb.data.draws import Draws, rand
 
 
 def warp(images: Tensor, inverse: Tensor, translation: Tensor) -> Tensor:
@@ -20,6 +21,8 @@ def warp(images: Tensor, inverse: Tensor, translation: Tensor) -> Tensor:
     Returns:
         (N, C, H, W), in the dtype of `images`.
     """
+    if len(images) == 0:  # of which affine_grid knows nothing
+        return images
     height, width = images.shape[-2:]
     (xx, xy), (yx, yy) = (row.unbind(1) for row in inverse.unbind(1))
     x, y = translation.unbind(1)
@@ -54,7 +57,7 @@ def affine(images: Tensor, angle: Tensor, translation: Tensor, scale: Tensor) ->
 
 
 def random_affine(
-    images: Tensor, generator: Generator, *, degrees: float, translate: float, scale: tuple[float, float]
+    images: Tensor, generator: Draws, *, degrees: float, translate: float, scale: tuple[float, float]
 ) -> Tensor:
     """Rotate, shift and zoom each image by parameters of its own: `affine` with uniform θ, t and s.
 
@@ -76,8 +79,8 @@ def random_affine(
     check_share("translate", translate, "a part of the image")
     check_positive_interval("scale", scale, "zoom")
     height, width = images.shape[-2:]
-    uniform = torch.rand(len(images), 4, generator=generator, device=images.device)
+    uniform = rand(len(images), 4, generator=generator, device=images.device)
     angle = (2 * uniform[:, 0] - 1) * degrees
-    shift = (2 * uniform[:, 1:3] - 1) * (translate * uniform.new_tensor([width, height]))
+    x, y = ((2 * uniform[:, 1 + axis] - 1) * (translate * length) for axis, length in enumerate((width, height)))
     zoom = scale[0] + uniform[:, 3] * (scale[1] - scale[0])
-    return affine(images, angle, shift, zoom)
+    return affine(images, angle, torch.stack([x, y], dim=1), zoom)

@@ -11,17 +11,33 @@ View = Literal[
     "sim",
     "rand",
     "crop-flip",
+    "crop-flip-turn",
     "auto",
     "sim-flip",
     "sim-blur",
     "rand-flip",
+    "zoom-flip",
+    "zoom-jitter",
+    "zoom-hue",
+    "zoom-rand",
+    "zoom-sim",
+    "zoom-sim-rand",
     "mixup",
     "cutmix",
     "mixup-flip",
     "cutmix-flip",
+    "mixup-zoom",
+    "cutmix-zoom",
 ]
 # Of two images each, whose labels are soft; to the view of either of them.
-MIXED_VIEWS = {"mixup": "strong", "cutmix": "strong", "mixup-flip": "crop-flip", "cutmix-flip": "crop-flip"}
+MIXED_VIEWS = {
+    "mixup": "strong",
+    "cutmix": "strong",
+    "mixup-flip": "crop-flip",
+    "cutmix-flip": "crop-flip",
+    "mixup-zoom": "zoom-jitter",
+    "cutmix-zoom": "zoom-jitter",
+}
 Views = Annotated[tuple[View, ...], Field(min_length=1, strict=False)]
 Classifier = Literal["linear", "cosine", "normalised", "anchored", "anchored-cosine", "rotated"]
 Classification = Literal[

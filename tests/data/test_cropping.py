@@ -7,7 +7,7 @@ from scipy import stats
 from torchvision.transforms.v2 import functional as torchvision
 
 from ltnb.data import cropping
-from ltnb.data.cropping import crop, random_crop, random_resized_crop, resized_crop
+from ltnb.data.cropping import centre_crop, crop, random_crop, random_resized_crop, resized_crop
 
 SHAPES = [(6, 1, 16, 16), (6, 3, 32, 32), (6, 2, 12, 20)]
 
@@ -23,6 +23,33 @@ def test_crop_is_torchvisions_on_each_image(shape, images):
         theirs = torchvision.crop(framed, int(top[i]), int(left[i]), *shape[-2:])
         assert torch.equal(ours[i], theirs)
     assert torch.equal(ours[3], batch[3])
+
+
+@pytest.mark.parametrize("images", [noise, noise_bytes])
+def test_windows_of_another_size_are_torchvisions(images):
+    batch = images((4, 3, 20, 24))
+    top, left = torch.tensor([0, 3, 9, 12]), torch.tensor([17, 0, 5, 11])
+    ours = crop(batch, top, left, padding=1, size=(10, 9))
+    for view, image, y, x in zip(ours, batch, top.tolist(), left.tolist(), strict=True):
+        assert torch.equal(view, torchvision.crop(torchvision.pad(image, [1]), y, x, 10, 9))
+
+
+def test_every_window_of_a_larger_image_is_as_likely():
+    # 4 × 3 places; the two corners are drawn apart.
+    ramp = torch.arange(9 * 7).view(1, 1, 9, 7).expand(6000, -1, -1, -1)
+    first = random_crop(ramp, seeded(), padding=0, size=(6, 5))[:, 0, 0, 0]
+    top, left = first // 7, first % 7
+    counts = torch.bincount(top * 3 + left, minlength=12)
+    assert len(counts) == 12
+    assert stats.chisquare(counts.numpy()).pvalue > 0.01
+    assert_independent(torch.column_stack([top, left]).double())
+
+
+@pytest.mark.parametrize(("shape", "size"), [((20, 20), (14, 14)), ((21, 24), (14, 15)), ((23, 23), (20, 20))])
+def test_the_middle_is_torchvisions(shape, size):
+    batch = noise((3, 2, *shape))
+    assert torch.equal(centre_crop(batch, size), torchvision.center_crop(batch, list(size)))
+    assert torch.equal(centre_crop(batch, shape), batch)
 
 
 @pytest.fixture
@@ -64,6 +91,29 @@ def test_resized_crop_is_torchvisions_on_each_image(shape):
         torch.testing.assert_close(ours[i], theirs, atol=5e-5, rtol=0)
 
 
+@pytest.mark.parametrize("size", [(10, 10), (9, 14), (24, 31)])
+def test_a_window_resized_to_another_size_is_torchvisions(size):
+    batch = noise((5, 3, 20, 24))
+    boxes = [(0, 0, 24, 20), (1, 2, 8, 8), (3, 0, 5, 9), (17, 10, 7, 10), (4, 6, 12, 2)]  # left, top, width, height
+    edges = torch.tensor(boxes, dtype=torch.float32)
+    ours = resized_crop(batch, edges[:, :2], edges[:, 2:], size)
+    for view, image, (left, top, w, h) in zip(ours, batch, boxes, strict=True):
+        theirs = torchvision.resized_crop(image, top, left, h, w, list(size), antialias=False)
+        torch.testing.assert_close(view, theirs, atol=5e-5, rtol=0)
+
+
+def test_a_random_window_is_resized_to_the_size_that_is_asked_for(monkeypatch):
+    seen = []
+    monkeypatch.setattr(cropping, "resized_crop", lambda _images, *parameters: seen.append(parameters))
+    batch = torch.zeros(5, 1, 10, 20)
+    for size in (None, (7, 3)):
+        random_resized_crop(batch, seeded(), area=(0.3, 1), distortion=4 / 3, size=size)
+    (corner, extent, first), (same_corner, same_extent, second) = seen
+    assert (first, second) == (None, (7, 3))
+    assert torch.equal(corner, same_corner)
+    assert torch.equal(extent, same_extent)
+
+
 def test_a_window_between_pixels_sees_a_ramp_where_it_lies():
     # Linear in x and y, so that interpolation is exact: output pixel j shows left + (j + ½) w/W − ½.
     height, width = 10, 14
@@ -84,7 +134,7 @@ AREA, DISTORTION = (0.3, 1.0), 4 / 3
 def windows(monkeypatch):
     """Corners and sizes of 4,096 samples of one batch of 10 × 20 pixels, (4096, 2) each."""
     seen = []
-    monkeypatch.setattr(cropping, "resized_crop", lambda _images, *parameters: seen.extend(parameters))
+    monkeypatch.setattr(cropping, "resized_crop", lambda _images, corner, extent, _size: seen.extend([corner, extent]))
     random_resized_crop(torch.zeros(4096, 1, 10, 20), seeded(), area=AREA, distortion=DISTORTION)
     corner, size = seen
     return corner.double(), size.double()
@@ -136,6 +186,9 @@ def test_a_window_is_no_smaller_than_a_pixel():
     [
         (lambda x, g: random_crop(x[0], g, padding=2), r"shape \(1, 16, 16\)"),
         (lambda x, g: random_crop(x, g, padding=-1), "padding = -1"),
+        (lambda x, g: random_crop(x, g, padding=1, size=(19, 3)), r"size = \(19, 3\): .* 16 × 16 pixels"),
+        (lambda x, g: random_crop(x, g, padding=1, size=(0, 3)), r"size = \(0, 3\)"),
+        (lambda x, _g: centre_crop(x, (3, 17)), r"size = \(3, 17\): .* 16 × 16 pixels"),
         (lambda x, g: random_resized_crop(x[0], g, area=(0.5, 1), distortion=1), r"shape \(1, 16, 16\)"),
         (lambda x, g: random_resized_crop(x, g, area=(0, 1), distortion=1), r"area = \(0, 1\)"),
         (lambda x, g: random_resized_crop(x, g, area=(0.5, 1.5), distortion=1), r"area = \(0.5, 1.5\)"),

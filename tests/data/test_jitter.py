@@ -7,6 +7,7 @@ from scipy import stats
 from torchvision.transforms.v2 import functional as torchvision
 
 from ltnb.data import jitter
+from ltnb.data.colour import adjust_hue
 from ltnb.data.jitter import colour_jitter, jittered, random_grey
 
 CHANGES = {"brightness": 0.4, "contrast": 0.3, "saturation": 0.2, "hue": 0.1}
@@ -19,7 +20,7 @@ def test_jitter_is_torchvisions_in_the_order_of_each_image(channels):
     batch = noise((6, channels, 12, 16))
     uniform = torch.rand(6, 4, generator=seeded(3))
     factors, turn = 0.5 + uniform[:, :3], uniform[:, 3] - 0.5
-    ours = jittered(batch, factors, order, turn)
+    ours = adjust_hue(jittered(batch, factors, order), turn)
     for i in range(6):
         theirs = batch[i]
         for operation in order[i].tolist():
@@ -38,6 +39,7 @@ def drawn(monkeypatch):
         return torch.ones_like(images)
 
     monkeypatch.setattr(jitter, "jittered", white)
+    monkeypatch.setattr(jitter, "adjust_hue", white)
     view = colour_jitter(torch.zeros(6000, 1, 2, 2), seeded(), **CHANGES, probability=0.8)
     factors, order, turn = seen
     return factors.double(), order, turn.double(), view[:, 0, 0, 0].double()

@@ -3,7 +3,7 @@ import torch
 from random_images import noise, noise_bytes
 from torchvision.transforms.v2 import functional as torchvision
 
-from ltnb.data.tones import equalise, solarise
+from ltnb.data.tones import equalise, lift_shadows, solarise
 
 SHAPES = [(6, 1, 16, 16), (6, 3, 32, 32), (6, 3, 12, 40)]
 
@@ -16,6 +16,14 @@ def test_solarising_is_torchvisions_on_each_image(shape):
     for view, image, t in zip(solarise(batch, threshold), batch, threshold.tolist(), strict=True):
         assert torch.equal(view, torchvision.solarize(image, t))
     assert torch.equal(solarise(batch, torch.zeros(6)), torch.stack([torchvision.invert(image) for image in batch]))
+
+
+def test_the_dark_half_is_lifted_and_clipped():
+    levels = torch.tensor([0, 100, 127, 128, 255]) / 255
+    changes = torch.tensor([0, 10 / 255, 200 / 255])
+    lifted = lift_shadows(levels.expand(3, 1, 1, 5), changes)[:, 0, 0] * 255
+    expected = torch.tensor([[0, 100, 127, 128, 255], [10, 110, 137, 128, 255], [200, 255, 255, 128, 255]])
+    torch.testing.assert_close(lifted, expected.float(), atol=1e-4, rtol=0)
 
 
 def skewed(shape):
