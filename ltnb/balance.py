@@ -19,12 +19,11 @@ from ltnb.data.long_tail import class_groups
 from ltnb.methods import MethodSettings
 from ltnb.methods.assembly import Method
 from ltnb.methods.slots import SIMPLEX
-from ltnb.methods.stages import Stage
+from ltnb.methods.stages import Stage, learning_rate
 from ltnb.models.corrections import tau_normalised
 from ltnb.params import TrainingSettings
 from ltnb.runs import Run
 from ltnb.tables import SPLITS, by_run
-from ltnb.training import learning_rate
 
 IMBALANCE = 100  # of the long tail that balanced data is the control of
 FITTED = 0.9  # share of training images
@@ -133,9 +132,7 @@ def received_gradients(run: Run) -> Tensor | None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(np.random.SeedSequence(run.seed).generate_state(4).tolist()[0])
         method = Method(settings, training.encoder, channels, run.params["class_counts"])
-    (stage,) = method.stages(
-        Stage("everything", training.epochs, training.learning_rate, training.warmup_epochs, training.weight_decay)
-    )
+    (stage,) = method.stages(training.stage)
     steps = math.ceil(sum(run.params["class_counts"]) / training.batch_size)
     kept = kept_by_decay(stage, steps, training.momentum)
     start = method.classifier.weight.detach().double()

@@ -17,6 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ltnb.data.settings import DatasetSettings
 from ltnb.methods import MethodSettings, System
+from ltnb.methods.stages import Stage
 
 FILE_NAME = "params.yaml"
 
@@ -48,16 +49,63 @@ class TrainingSettings(BaseModel):
     learning_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-3
-    warmup_epochs: Annotated[int, Field(ge=0)] = 5  # linear; then half a cosine down to zero
+    nesterov: bool = False
+    clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # of all gradients together
+    warmup_epochs: Annotated[int, Field(ge=0)] = 5  # linear; then the schedule
+    # Half a cosine down to zero, times `decay` after each of `decay_epochs`, or times `decay` after every epoch.
+    schedule: Literal["cosine", "steps", "exponential"] = "cosine"
+    decay: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    decay_epochs: list[Annotated[int, Field(ge=1)]] = []
     evaluate_every: Annotated[int, Field(ge=1)] = 5  # epochs; to look at only, nothing is chosen by it
     checkpoint_every: Annotated[int, Field(ge=1)] = 10  # epochs; where a killed run goes on from
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    # Of the training steps; weights, losses and evaluation stay in float32. bfloat16 pays on processors that have it.
-    precision: Literal["float32", "bfloat16"] = "float32"
+    # Of the training steps; weights, losses and evaluation stay in float32. bfloat16 pays on processors that have it;
+    # tf32 is of a GPU's convolutions, elsewhere it is float32.
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    deterministic: bool = True  # on a GPU: the same run twice, for some speed
     compiled: bool = False  # the encoder, by torch.compile: half a minute before the first step, and other last bits
     threads: Annotated[int, Field(ge=1)] = (
         1  # two runs side by side beat one on two threads; the last bits depend on it
     )
+
+    # A run's batches are shared by so many, each on a GPU of its own or on `threads`; see ltnb.distributed.
+    processes: Annotated[int, Field(ge=1)] = 1
+
+    @property
+    def stage(self) -> Stage:
+        """What is trained of a method that has no wishes of its own."""
+        return Stage(
+            "everything",
+            self.epochs,
+            self.learning_rate,
+            self.warmup_epochs,
+            self.weight_decay,
+            schedule=self.schedule,
+            decay=self.decay,
+            decay_epochs=tuple(self.decay_epochs),
+        )
+
+    @model_validator(mode="after")
+    def _decay_has_its_epochs(self) -> Self:
+        if self.schedule != "steps" and self.decay_epochs:
+            raise ValueError(
+                f"decay_epochs: {self.decay_epochs} has no effect while schedule is {self.schedule!r}; expected "
+                "schedule to be 'steps'"
+            )
+        if self.schedule == "cosine" and self.decay != type(self).model_fields["decay"].default:
+            raise ValueError(
+                f"decay: {self.decay:g} has no effect while schedule is 'cosine'; expected 'steps' or 'exponential'"
+            )
+        if self.schedule == "steps":
+            rising = sorted({self.warmup_epochs, *self.decay_epochs, self.epochs})
+            if not self.decay_epochs or rising != [self.warmup_epochs, *self.decay_epochs, self.epochs]:
+                raise ValueError(
+                    f"decay_epochs: {self.decay_epochs}: expected epochs in rising order, after the "
+                    f"{self.warmup_epochs} of the warm-up and before the last, {self.epochs}"
+                )
+        if self.nesterov and self.momentum == 0:
+            raise ValueError("nesterov: True has no effect while momentum is 0; expected a positive momentum")
+        return self
 
     @model_validator(mode="after")
     def _warmup_leaves_time(self) -> Self:

@@ -1,14 +1,11 @@
 """The training loop. It knows no method by name: a method says which views it takes and names its terms."""
 
 import hashlib
-import io
 import json
 import math
 import os
 import platform
-import shutil
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -16,47 +13,31 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, distributed
 from tqdm import tqdm
 
 from ltnb import runs
-from ltnb.data.augmentation import augment, normalise
-from ltnb.data.feeding import feed
-from ltnb.data.long_tail import class_groups
+from ltnb.checkpoints import State
+from ltnb.data.augmentation import normalise
+from ltnb.data.draws import Draws, ShareOfDraws
+from ltnb.data.feeding import Feed, feed
 from ltnb.data.prepare import Dataset
-from ltnb.data.views import draw
-from ltnb.files import replacing
+from ltnb.data.views import MIXED_VIEWS, draw
+from ltnb.distributed import in_processes, joined, num_processes, own_rows, process_number, wait_for_all
+from ltnb.evaluation import Evaluation
 from ltnb.methods.assembly import Method
-from ltnb.methods.stages import Schedule, Stage
+from ltnb.methods.stages import Stage, learning_rate
 from ltnb.params import RunSettings, TrainingSettings
 
 # What decides a run's numbers, relative to the package. `dvc.yaml` names the same files as dependencies.
 CODE = (
-    "data", "files.py", "geometry", "inputs.py", "losses", "methods", "models", "params.py", "runs.py", "training.py",
-    "workspace.py",
+    "checkpoints.py", "data", "distributed.py", "evaluation.py", "files.py", "geometry", "inputs.py", "losses",
+    "methods", "models", "params.py", "runs.py", "training.py", "workspace.py",
 )  # fmt: skip
-
-History = list[dict[str, float]]
 
 
 class NonFiniteLossError(ArithmeticError):
     """A term of the loss, or what it is of, is no longer finite; the message names method, term, epoch and step."""
-
-
-def learning_rate(epoch: int, schedule: Schedule) -> float:
-    """Return η · (e+1)/w during w warm-up epochs, then η/2 · (1 + cos(π (e−w+1)/(E−w+1))).
-
-    Args:
-        epoch: e, from 0 to E − 1.
-        schedule: η is ``learning_rate``, w ``warmup_epochs``, E ``epochs``, as training settings or a stage have them.
-
-    >>> [round(learning_rate(e, TrainingSettings(epochs=4, warmup_epochs=2)), 3) for e in range(4)]
-    [0.05, 0.1, 0.075, 0.025]
-    """
-    warmup, epochs = schedule.warmup_epochs, schedule.epochs
-    if epoch < warmup:
-        return schedule.learning_rate * (epoch + 1) / warmup
-    return schedule.learning_rate / 2 * (1 + math.cos(math.pi * (epoch - warmup + 1) / (epochs - warmup + 1)))
 
 
 def batches(
@@ -82,45 +63,26 @@ def batches(
     return order.tensor_split(math.ceil(len(labels) / batch_size))
 
 
-def accuracies(predictions: Tensor, labels: Tensor, class_counts: Tensor) -> dict[str, float]:
-    """Return ``accuracy`` and ``accuracy_<group>`` for many, medium and few: shares of right predictions.
-
-    The groups go by the class's number of *training* images, as the experiment cut its tail; a group without classes is
-    absent.
-    """
-    right = (predictions == labels).double()
-    result = {"accuracy": right.mean().item()}
-    for group, classes in class_groups(class_counts).items():
-        result[f"accuracy_{group}"] = right[torch.isin(labels, classes)].mean().item()
-    return result
-
-
-def memorisation(predictions: Tensor, labels: Tensor, clean_labels: Tensor) -> dict[str, float]:
-    """Return what a network makes of training images some of which have a wrong label.
-
-    ``train_accuracy_clean`` is the share of all images that are predicted as their true class. Of the images with a
-    wrong label, ``memorised`` is the share that are predicted as that label and ``recovered`` the share that are
-    predicted as their true class; both are absent where no label is wrong.
-    """
-    wrong = labels != clean_labels
-    recognised = (predictions == clean_labels).double()
-    result = {"train_accuracy_clean": recognised.mean().item()}
-    if wrong.any():
-        result["memorised"] = (predictions == labels)[wrong].double().mean().item()
-        result["recovered"] = recognised[wrong].mean().item()
-    return result
-
-
 def device_of(training: TrainingSettings) -> torch.device:
     """Return the device that ``training.device`` asks for; ``auto`` takes a GPU where there is one.
 
+    Of several processes on a machine each takes a GPU of its own, by its number there (``LOCAL_RANK``).
+
     Raises:
-        ValueError: ``cuda`` is asked for and this machine has none.
+        ValueError: ``cuda`` is asked for and this machine has none, or fewer GPUs than processes.
     """
     available = torch.cuda.is_available()
     if training.device == "cuda" and not available:
         raise ValueError("training.device: 'cuda' is not available on this machine; expected 'auto' or 'cpu'")
-    return torch.device("cuda" if available and training.device != "cpu" else "cpu")
+    if not available or training.device == "cpu":
+        return torch.device("cpu")
+    number = int(os.environ.get("LOCAL_RANK", "0"))
+    if number >= torch.cuda.device_count():
+        raise ValueError(
+            f"training.processes: {training.processes}, and this machine has {torch.cuda.device_count()} GPUs; "
+            "expected one for each process"
+        )
+    return torch.device("cuda", number)
 
 
 def describe(settings: RunSettings, dataset: Dataset, method: Method) -> dict[str, Any]:
@@ -165,6 +127,10 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
     all four from ``settings.seed``. What is reported is the last epoch's; the test accuracies in the history are
     only watched.
 
+    With ``training.processes`` above 1 that many processes are started, which share each batch; in a process of a
+    group that is there already, as ``torchrun`` starts them, they are those. The results are those of one process, but
+    for rounding. Processes on several machines need ``output`` and ``checkpoint`` on a disk that all of them see.
+
     Args:
         settings: the run, as ``Params.run`` gives it.
         dataset: the prepared data set, on the CPU.
@@ -177,24 +143,22 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
         NonFiniteLossError: a term, or what the last step leaves, became infinite or NaN.
         ValueError: the device that is asked for is not there, or these classes do not allow what the method asks for.
     """
+    processes = settings.training.processes
+    if processes > 1 and not distributed.is_initialized():
+        in_processes(processes, _train, settings, dataset, output, checkpoint)
+    else:
+        if processes != num_processes():
+            raise ValueError(f"training.processes: {processes}, in a group of {num_processes()}; expected the same")
+        _train(settings, dataset, output, checkpoint)
+    return runs.read(output)
+
+
+def _train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Path | None) -> None:
     training = settings.training
     device = device_of(training)
     _make_repeatable(training, device)
     seeds = np.random.SeedSequence(settings.seed).generate_state(4).tolist()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeds[0])
-        channels = dataset.train_images.shape[1]
-        try:
-            method = Method(
-                settings.method,
-                training.encoder,
-                channels,
-                dataset.known_counts.tolist(),
-                noise_rate=dataset.settings.average_noise_rate,
-            )
-        except ValueError as error:
-            raise ValueError(f"methods.{settings.method_name}: {error}") from error
-    method.to(device)
+    method = _new_method(settings, dataset, seeds[0]).to(device)
     if training.compiled:
         method.encoder.compile()
     generators = {
@@ -202,20 +166,27 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
         "augmentation": torch.Generator(device).manual_seed(seeds[2]),
         "method": torch.Generator(device).manual_seed(seeds[3]),
     }
-    images, labels = feed(dataset.train_images, device), dataset.train_labels.to(device)
-    evaluation = _Evaluation(dataset, device)
-    stages = method.stages(
-        Stage("everything", training.epochs, training.learning_rate, training.warmup_epochs, training.weight_decay)
-    )
+    feeds = {"train": feed(dataset.train_images, device), "test": feed(dataset.test_images, device)}
+    evaluation = Evaluation(dataset, feeds, device)
+    stages = method.stages(training.stage)
     params = describe(settings, dataset, method)
-    state = _State(json.dumps(params, sort_keys=True), method, generators, stages, training.momentum)
+    state = State(json.dumps(params, sort_keys=True), method, generators, stages, training)
     history = state.restore(checkpoint, device)
     moments = _moments(settings.method.snapshots, training.epochs)
 
     name = f"{settings.dataset_name} {settings.method_name} seed {settings.seed}"
     total = sum(stage.epochs for stage in stages)
-    epochs = range(len(history), total)
-    bar = tqdm(epochs, desc=name, unit="epoch", initial=len(history), total=total, mininterval=1, ncols=100)
+    is_first = process_number() == 0
+    bar = tqdm(
+        range(len(history), total),
+        desc=name,
+        unit="epoch",
+        initial=len(history),
+        total=total,
+        mininterval=1,
+        ncols=100,
+        disable=not is_first,
+    )
     for epoch in bar:
         stage, epoch_of_stage = _place(stages, epoch)
         state.enter(stage)
@@ -224,25 +195,17 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             group["lr"] = rate
         method.train()
         terms: list[dict[str, Tensor]] = []
-        order = batches(dataset.train_labels, training.batch_size, generators["order"], stages[stage].sampler)
-        for batch, pixels in zip(order, images.batches(order), strict=True):
-            chosen = batch.to(device)
-            drawn = [
-                draw(pixels, labels[chosen], view, generators["augmentation"], num_classes=dataset.num_classes)
-                for view in method.views
-            ]
-            views = [normalise(view, dataset.mean, dataset.std) for view, _ in drawn]
+        for chosen, images in _epoch(dataset, feeds["train"], training, stages[stage], generators["order"]):
+            views, targets = _draw(dataset, chosen, images, method.views, generators["augmentation"])
             try:
                 with torch.autocast(device.type, torch.bfloat16, enabled=training.precision == "bfloat16"):
-                    losses = method.losses(views, [targets for _, targets in drawn], generators["method"])
+                    losses = method.losses(views, targets, generators["method"])
             except ValueError as error:  # a projection too long for its type has no direction any more
                 raise NonFiniteLossError(
                     f"{name}: step {len(terms) + 1} of epoch {epoch + 1}: {error} "
                     f"(is learning_rate {stages[stage].learning_rate:g} too large?)"
                 ) from error
-            state.optimizer.zero_grad()
-            torch.autograd.backward(losses["total"])
-            state.optimizer.step()
+            state.step(losses["total"])
             method.after_step()
             terms.append({term: value.detach() for term, value in losses.items()})
         row = {
@@ -259,7 +222,7 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
         if epoch + 1 in moments:
             state.snapshots[epoch + 1] = evaluation.projections(method)
         bar.set_postfix(loss=f"{row['total']:.3f}", refresh=False)
-        if checkpoint and (epoch + 1) % training.checkpoint_every == 0:
+        if checkpoint and is_first and (epoch + 1) % training.checkpoint_every == 0:
             state.save(checkpoint, history)
 
     embeddings = evaluation.embeddings(method)
@@ -268,17 +231,79 @@ def train(settings: RunSettings, dataset: Dataset, output: Path, checkpoint: Pat
             raise NonFiniteLossError(f"{name}: {array} is not finite after the last step of epoch {total}")
     for moment, arrays in state.snapshots.items():
         embeddings |= {f"{array}_epoch_{moment}": values for array, values in arrays.items()}
-    runs.write(
-        output,
-        params=params,
-        metrics=evaluation.metrics(method, history),
-        history=pd.DataFrame(history).astype({"epoch": int, "stage": int}),
-        embeddings=embeddings,
-        weights=method.state_dict(),
-    )
-    if checkpoint:
-        checkpoint.unlink(missing_ok=True)
-    return runs.read(output)
+    metrics = evaluation.metrics(method, history)
+    if is_first:
+        runs.write(
+            output,
+            params=params,
+            metrics=metrics,
+            history=pd.DataFrame(history).astype({"epoch": int, "stage": int}),
+            embeddings=embeddings,
+            weights=method.state_dict(),
+        )
+        if checkpoint:
+            checkpoint.unlink(missing_ok=True)
+    wait_for_all()  # before anybody reads what the first one wrote
+
+
+def _new_method(settings: RunSettings, dataset: Dataset, seed: int) -> Method:
+    """Return the method with its first weights, which are the same in every process."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return Method(
+                settings.method,
+                settings.training.encoder,
+                dataset.train_images.shape[1],
+                dataset.known_counts.tolist(),
+                noise_rate=dataset.settings.average_noise_rate,
+            )
+        except ValueError as error:
+            raise ValueError(f"methods.{settings.method_name}: {error}") from error
+
+
+def _epoch(
+    dataset: Dataset, images: Feed, training: TrainingSettings, stage: Stage, generator: Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield each batch of an epoch: the numbers of all its samples, and the images of this process's share."""
+    order = batches(dataset.train_labels, training.batch_size, generator, stage.sampler)
+    shares = [chosen[own_rows(len(chosen))] for chosen in order]
+    return zip(order, images.batches(shares), strict=True)
+
+
+def _draw(
+    dataset: Dataset, chosen: Tensor, images: Tensor, policies: Sequence[str], generator: Generator
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return of each policy the views of this process's images, normalised, and the targets of the whole batch.
+
+    Args:
+        dataset: whose labels and normalisation count.
+        chosen: (N,) numbers of the batch's samples.
+        images: (n, C, H, W) uint8 of this process's share of them, on the device.
+        policies: names of views.
+        generator: on the device, in the same state in all processes.
+    """
+    labels = dataset.train_labels[chosen].to(images.device)
+    rows, partners = own_rows(len(chosen)), None
+    draws: Draws = generator
+    if num_processes() > 1:
+        draws = ShareOfDraws(generator, total=len(chosen), first=rows.start)
+        if MIXED_VIEWS.keys() & set(policies):
+            partners = (joined([images], len(chosen))[0], labels)
+    views, targets = [], []
+    for policy in policies:
+        view, shown = draw(
+            images,
+            labels[rows],
+            policy,
+            draws,
+            num_classes=dataset.num_classes,
+            size=dataset.settings.image_size,
+            partners=partners,
+        )
+        views.append(normalise(view.to(torch.get_default_dtype()), dataset.mean, dataset.std))
+        targets.append(joined([shown], len(chosen))[0] if policy in MIXED_VIEWS else labels)
+    return views, targets
 
 
 def _place(stages: list[Stage], epoch: int) -> tuple[int, int]:
@@ -296,11 +321,18 @@ def _moments(snapshots: int, epochs: int) -> set[int]:
 
 
 def _make_repeatable(training: TrainingSettings, device: torch.device) -> None:
+    """Set what torch keeps for the whole process, whatever an earlier run of it has set."""
     torch.set_num_threads(training.threads)
     if device.type == "cuda":
+        torch.cuda.set_device(device)
         # Must be in place before CUDA's first matrix product; without it deterministic mode refuses to run.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
+        torch.use_deterministic_algorithms(training.deterministic)
+        torch.backends.cudnn.benchmark = not training.deterministic
+        # Torch's default would round the factors of convolutions. The losses' products never are: at a temperature of
+        # 0.1 ten bits of a cosine are too few.
+        torch.backends.cudnn.conv.fp32_precision = "tf32" if training.precision == "tf32" else "ieee"  # type: ignore[attr-defined]
+        torch.backends.cuda.matmul.fp32_precision = "ieee"
 
 
 def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: int, stage: Stage) -> dict[str, float]:
@@ -316,193 +348,3 @@ def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: in
             f"expected a finite loss (is learning_rate {stage.learning_rate:g} too large?)"
         )
     return dict(zip(names, values.double().mean(dim=0).tolist(), strict=True))
-
-
-class _State:
-    """What a checkpoint holds: everything that the rest of a run depends on."""
-
-    optimizer: torch.optim.Optimizer
-
-    def __init__(
-        self,
-        identity: str,
-        method: Method,
-        generators: dict[str, Generator],
-        stages: list[Stage],
-        momentum: float,
-    ) -> None:
-        self.identity = identity
-        self.method = method
-        self.generators = generators
-        self.stages = stages
-        self.momentum = momentum
-        self.snapshots: dict[int, dict[str, np.ndarray]] = {}
-        self.stage = -1
-        self.enter(0)
-
-    def enter(self, stage: int) -> None:
-        """Go over to a stage, with an optimiser of its own, unless it is the current one."""
-        if stage == self.stage:
-            return
-        self.stage = stage
-        self.optimizer = torch.optim.SGD(
-            self.method.begin(stage),
-            lr=self.stages[stage].learning_rate,
-            momentum=self.momentum,
-            weight_decay=self.stages[stage].weight_decay,
-            fused=True,
-        )
-
-    def save(self, file: Path, history: History) -> None:
-        content = io.BytesIO()
-        torch.save(
-            {
-                "identity": self.identity,
-                "method": self.method.state_dict(),
-                "stage": self.stage,
-                "optimizer": self.optimizer.state_dict(),
-                "snapshots": {
-                    moment: {name: torch.from_numpy(array) for name, array in arrays.items()}
-                    for moment, arrays in self.snapshots.items()
-                },
-                "generators": {name: generator.get_state() for name, generator in self.generators.items()},
-                "history": history,
-            },
-            content,
-        )
-        with replacing(file) as temporary:
-            temporary.write_bytes(hashlib.sha256(content.getbuffer()).digest() + content.getbuffer())
-
-    def restore(self, file: Path | None, device: torch.device) -> History:
-        """Load ``file`` if it is there and belongs to this run; return the history up to it."""
-        if file is None:
-            return []
-        for leftover in file.parent.glob(f".{file.name}.*"):  # of a kill while a checkpoint was written
-            shutil.rmtree(leftover)
-        if not file.is_file():
-            return []
-        digest, content = file.read_bytes()[:32], file.read_bytes()[32:]
-        if hashlib.sha256(content).digest() != digest:
-            print(f"{file} is damaged; starting from the first epoch", file=sys.stderr)
-            return []
-        saved = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
-        if saved["identity"] != self.identity:
-            print(
-                f"{file} belongs to other settings, code or data; starting from the first epoch",
-                file=sys.stderr,
-            )
-            return []
-        self.enter(saved["stage"])
-        self.method.load_state_dict(saved["method"])
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.snapshots = {
-            moment: {name: array.numpy(force=True) for name, array in arrays.items()}
-            for moment, arrays in saved["snapshots"].items()
-        }
-        for name, generator in self.generators.items():
-            generator.set_state(saved["generators"][name].cpu())
-        history: History = saved["history"]
-        print(f"going on after epoch {len(history)}, from {file}", file=sys.stderr)
-        return history
-
-
-class _Evaluation:
-    """The images without augmentation, and what a method makes of them."""
-
-    def __init__(self, dataset: Dataset, device: torch.device) -> None:
-        self.dataset = dataset
-        self.untouched = Generator(device)
-        self.feeds = {
-            part: feed(images, device)
-            for part, images in (("train", dataset.train_images), ("test", dataset.test_images))
-        }
-
-    def batches(self, part: str) -> Iterator[Tensor]:
-        rows = torch.arange(len(self.dataset.train_labels if part == "train" else self.dataset.test_labels))
-        for images in self.feeds[part].batches(torch.split(rows, 500)):
-            yield normalise(augment(images, "none", self.untouched), self.dataset.mean, self.dataset.std)
-
-    @torch.no_grad()
-    def _logits(self, method: Method, part: str) -> Tensor:
-        method.eval()
-        return torch.cat([method.logits(images) for images in self.batches(part)]).cpu()
-
-    def watch(self, method: Method) -> dict[str, float]:
-        """Return ``train_accuracy``; of the test images ``test_accuracy`` and its groups; and the classifier's shape.
-
-        That is the mean length of its vectors and, in degrees, the smallest angle between two of them. With wrong
-        training labels ``train_accuracy`` goes by those, and what `memorisation` says stands beside it.
-        """
-        dataset = self.dataset
-        predictions = self._logits(method, "train").argmax(dim=1)
-        train = {"train_accuracy": (predictions == dataset.train_labels).double().mean().item()}
-        if dataset.train_clean_labels is not None:
-            train |= memorisation(predictions, dataset.train_labels, dataset.train_clean_labels)
-        predictions = self._logits(method, "test").argmax(dim=1)
-        test = accuracies(predictions, dataset.test_labels, dataset.class_counts)
-        weight = method.classifier.weight.detach().double().cpu()
-        directions = torch.nn.functional.normalize(weight, dim=1)
-        largest = (directions @ directions.T).fill_diagonal_(-1).amax().clamp(-1, 1)
-        return {
-            **train,
-            **{f"test_{name}": value for name, value in test.items()},
-            "classifier_norm": weight.norm(dim=1).mean().item(),
-            "classifier_smallest_angle": largest.arccos().rad2deg().item(),
-        }
-
-    def metrics(self, method: Method, history: History) -> dict[str, float]:
-        """Return ``metrics.json``: test accuracies (all, by group, by class), and how training ended.
-
-        That is the loss and what `watch` says of the training images.
-        After a second stage the first one's accuracies stand beside it, as ``first_stage_accuracy`` and its groups.
-        """
-        dataset, last = self.dataset, history[-1]
-        predictions = self._logits(method, "test").argmax(dim=1)
-        result = accuracies(predictions, dataset.test_labels, dataset.class_counts)
-        for k in range(dataset.num_classes):
-            of_class = dataset.test_labels == k
-            result[f"accuracy_class_{k}"] = (predictions[of_class] == k).double().mean().item()
-        if last["stage"] > 1:
-            first = [row for row in history if row["stage"] == 1][-1]
-            result |= {
-                name.replace("test_", "first_stage_"): value
-                for name, value in first.items()
-                if name.startswith("test_accuracy")
-            }
-        watched = ("train_accuracy", "train_accuracy_clean", "memorised", "recovered")
-        return {**result, **{name: last[name] for name in watched if name in last}, "train_loss": last["total"]}
-
-    @torch.no_grad()
-    def projections(self, method: Method) -> dict[str, np.ndarray]:
-        """Return where the images lie at a moment of training: projections, or features of a method without them."""
-        method.eval()
-        arrays = {}
-        for part in self.feeds:
-            embedded = [method.embed(batch) for batch in self.batches(part)]
-            kind = "features" if embedded[0].projections is None else "projections"
-            rows = torch.cat([batch.features if batch.projections is None else batch.projections for batch in embedded])
-            arrays[f"{part}_{kind}"] = rows.numpy(force=True)
-        return arrays
-
-    @torch.no_grad()
-    def embeddings(self, method: Method) -> dict[str, np.ndarray]:
-        """Return the arrays of ``embeddings.npz``; those that the method does not have are left out."""
-        method.eval()
-        dataset = self.dataset
-        arrays: dict[str, Tensor | None] = {
-            "train_labels": dataset.train_labels,
-            "train_clean_labels": dataset.train_clean_labels,
-            "test_labels": dataset.test_labels,
-            "test_logits": self._logits(method, "test"),
-            "class_counts": dataset.class_counts,
-            "classifier_weight": method.classifier.weight,
-            "prototypes": method.prototypes(),
-        }
-        for part in self.feeds:
-            embedded = [method.embed(batch) for batch in self.batches(part)]
-            arrays[f"{part}_features"] = torch.cat([batch.features for batch in embedded])
-            if method.contrast is not None:
-                arrays[f"{part}_projections"] = torch.cat(
-                    [b.projections for b in embedded if b.projections is not None]
-                )
-        return {name: array.numpy(force=True) for name, array in arrays.items() if array is not None}

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 from bars import bars, settings_of
+from stateful_methods import STATEFUL
 
 from ltnb import training
+from ltnb.checkpoints import State
 from ltnb.data.prepare import Dataset
-from ltnb.methods import BCE3S, BCL, FNPAL, KCL, LDAM, LWS, RBL, TSC, FeatRecon, MethodSettings, PaCo, ProCo, Resampling
-from ltnb.methods.stages import Schedule
+from ltnb.methods import BCL
+from ltnb.methods.stages import Stage
 
 
 @pytest.fixture(scope="module")
@@ -25,49 +27,6 @@ def folder_content(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
 
-STATEFUL: dict[str, MethodSettings] = {
-    "averaged prototypes, a new classifier afterwards, snapshots": BCL(
-        prototypes="ema", second_stage="retrain", second_stage_epochs=2, snapshots=2
-    ),
-    "class memory, drawn negatives, mixed views, a rebalanced classifier afterwards": BCE3S(
-        views=("strong", "mixup", "cutmix"),
-        classified_views="all",
-        negative_rate=0.5,
-        second_stage="rebalance",
-        second_stage_epochs=2,
-        max_norm=0.5,
-    ),
-    "supports, drawn features, snapshots": FeatRecon(
-        synthesis_start=0.4, support_refresh=2, head_above=5, nearest_heads=1, snapshots=4, projection_dim=8
-    ),
-    "a loss for wrong labels, anchors, a scale that knows of them": FNPAL(
-        classification="nfl+rce",
-        active_weight=1.0,
-        passive_weight=0.1,
-        focal_gamma=0.5,
-        classifier_scale="noise-aware",
-    ),
-    "repeated features": FeatRecon(synthesis="up-sampling", snapshots=0),
-    "momentum encoder, a queue that fills up, drawn positives, a new classifier afterwards, snapshots": KCL(
-        queue_size=50, num_positives=2, second_stage_epochs=2, snapshots=2, projection_dim=8
-    ),
-    "targets that change hands, their classes' centres": TSC(
-        queue_size=9, second_stage="none", prototype_momentum=0.5, projection_dim=8
-    ),
-    "a classifier that learns from the queue": PaCo(queue_size=20, snapshots=3, projection_dim=8),
-    "two running means of each class": ProCo(projection_dim=8),
-    "classes shown alike": Resampling(),
-    "weights that count from the third epoch": LDAM(weighting_start=0.5),
-    "weights that count, and a classifier rebalanced afterwards": LDAM(
-        weighting_start=0.5, second_stage="rebalance", second_stage_epochs=2
-    ),
-    "scales of the vectors that the first stage trained, smoothed labels": LWS(
-        views=("mixup",), second_stage_epochs=2, smoothing_head=0.4, smoothing_tail=0.1
-    ),
-    "a simplex that is turned, behind batch normalisation": RBL(feature_norm=True),
-}
-
-
 @pytest.mark.parametrize("kind", STATEFUL)
 def test_a_run_killed_after_any_epoch_ends_the_same(
     kind: str, dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,7 +34,7 @@ def test_a_run_killed_after_any_epoch_ends_the_same(
     settings = settings_of(STATEFUL[kind])
     checkpoint = tmp_path / "c.pt"
     kept = []
-    save = training._State.save
+    save = State.save
 
     def save_and_keep(self: Any, file: Path, history: Any) -> None:
         save(self, file, history)
@@ -83,7 +42,7 @@ def test_a_run_killed_after_any_epoch_ends_the_same(
         shutil.copyfile(file, kept[-1])
 
     with monkeypatch.context() as patch:
-        patch.setattr(training._State, "save", save_and_keep)
+        patch.setattr(State, "save", save_and_keep)
         unbroken = training.train(settings, dataset, tmp_path / "unbroken", checkpoint)
     assert len(kept) == len(unbroken.history) == 4 + (0 if settings.method.second_stage == "none" else 2)
     for left in kept:
@@ -99,10 +58,10 @@ def test_a_killed_run_goes_on_and_ends_the_same(
     settings = settings_of(BCL(), checkpoint_every=2, epochs=5)
     training.train(settings, dataset, tmp_path / "unbroken")
 
-    def killed(epoch: int, schedule: Schedule) -> float:
+    def killed(epoch: int, stage: Stage) -> float:
         if epoch == killed_in_epoch:
             raise KeyboardInterrupt
-        return original(epoch, schedule)
+        return original(epoch, stage)
 
     original = training.learning_rate
     checkpoint = tmp_path / "checkpoint.pt"

@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from ltnb import losses
+from ltnb.distributed import joined
 from ltnb.methods.classification import SPREADS, Classification, Classifier, classifier
 from ltnb.methods.contrasts import contrast
 from ltnb.methods.settings import MethodSettings
@@ -156,20 +157,20 @@ class Method(nn.Module):
         """Return the named terms of one batch and their weighted sum.
 
         Args:
-            views: one batch of images (N, C, H, W) for each entry of ``self.views``, in the same image order.
-            targets: for each view class indices (N,), or soft labels (N, K) where it mixes images.
+            views: one batch of images (N, C, H, W) for each entry of ``self.views``, in the same image order; where
+                several processes train, this one's share of them (``ltnb.distributed.own_rows``).
+            targets: for each view class indices (N,), or soft labels (N, K) where it mixes images, of the whole batch.
             generator: of what a term draws at random, on the images' device.
 
         Returns:
-            Scalars: ``classification``; ``contrast`` and ``spread`` where the method has them; with a contrast of
-            images ``valid_anchors``, the share of anchors that had a positive; and ``total``, which is what is
-            minimised.
+            Scalars, of the whole batch: ``classification``; ``contrast`` and ``spread`` where the method has them; with
+            a contrast of images ``valid_anchors``, the share of anchors that had a positive; and ``total``, which is
+            what is minimised.
         """
         if self.stage > 0:
             return self._second_stage_losses(views[0], targets[0], generator)
         settings = self.settings
-        encoded = views[:1] if settings.contrast in MOMENTUM_CONTRASTS else views
-        features = self.encoder(torch.cat(list(encoded))).split([len(view) for view in encoded])
+        features = self._features(views[:1] if settings.contrast in MOMENTUM_CONTRASTS else views, len(targets[0]))
         classified = len(views) if settings.classified_views == "all" else 1
         of_images = [
             self.classification(self.classifier, of_view, of_targets, generator)
@@ -184,6 +185,11 @@ class Method(nn.Module):
             terms["spread"] = SPREADS[settings.spread](self.classifier.weight)
             total = total + settings.spread_weight * terms["spread"]
         return {**terms, "total": total}
+
+    def _features(self, views: Sequence[Tensor], total: int) -> tuple[Tensor, ...]:
+        """Return the features (N, d) of every view, those of the other processes' images included."""
+        own = self.encoder(torch.cat(list(views))).split([len(view) for view in views])
+        return joined(own, total)
 
     def _mean(self, of_images: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
         """Return the mean of the losses (N,) of every view, weighted by class if and when the settings say so."""
@@ -201,7 +207,7 @@ class Method(nn.Module):
 
     def _second_stage_losses(self, view: Tensor, targets: Tensor, generator: Generator) -> dict[str, Tensor]:
         with torch.no_grad():
-            features = self.encoder(view)
+            (features,) = self._features([view], len(targets))
         if self.settings.second_stage == "rebalance":
             of_images = self.classification(self.classifier, features, targets, generator)
             classification = (self.class_weights[targets] * of_images).mean()

@@ -44,9 +44,10 @@ class Contrast(nn.Module):
         """Return ``contrast``, a scalar, and what else is worth watching.
 
         Args:
-            images: (N, C, H, W) of every view of the method, in the order of its views.
-            features: (N, d) of every view, or of the first alone where a momentum encoder sees the other.
-            targets: of every view, class indices (N,) or soft labels (N, K).
+            images: of every view of the method, in the order of its views, (n, C, H, W): this process's share.
+            features: (N, d) of every view of the whole batch, or of the first alone where a momentum encoder sees the
+                other.
+            targets: of every view of the whole batch, class indices (N,) or soft labels (N, K).
             classifier: that of the features, whose ``weight`` is (K, d).
             generator: of what is drawn at random, on the features' device.
         """

@@ -34,7 +34,7 @@ class ProbabilisticContrast(Contrast):
             self.register_buffer(name, torch.zeros(len(class_counts), settings.projection_dim, dtype=torch.float64))
         for name in ("sizes", "next_sizes"):
             self.register_buffer(name, torch.zeros(len(class_counts), dtype=torch.float64))
-        self.step: tuple[Tensor, Tensor] | None = None
+        self.step: tuple[Tensor, ...] | None = None  # projections, classes, and the means and sizes with them
 
     def forward(
         self,
@@ -47,8 +47,8 @@ class ProbabilisticContrast(Contrast):
         """Return ``contrast`` of the contrasted views, stacked."""
         z: Tensor = self.projector(torch.cat(list(features[1:] or features)))
         y = torch.cat(list(targets[1:] or targets))
-        self.step = (z.detach(), y)
-        means, sizes = losses.running_class_means(self.means, self.sizes, *self.step)
+        means, sizes = losses.running_class_means(self.means, self.sizes, z.detach(), y)
+        self.step = (z.detach(), y, means, sizes)
         return {
             "contrast": losses.probabilistic_contrastive(
                 z,
@@ -68,9 +68,12 @@ class ProbabilisticContrast(Contrast):
         """Take the step's projections into both means."""
         if self.step is None:
             return
-        for means, sizes in ((self.means, self.sizes), (self.next_means, self.next_sizes)):
-            for old, new in zip((means, sizes), losses.running_class_means(means, sizes, *self.step), strict=True):
-                old.copy_(new)
+        z, y, means, sizes = self.step
+        self.means.copy_(means)
+        self.sizes.copy_(sizes)
+        next_means, next_sizes = losses.running_class_means(self.next_means, self.next_sizes, z, y)
+        self.next_means.copy_(next_means)
+        self.next_sizes.copy_(next_sizes)
         self.step = None
 
     def after_epoch(self, epoch: int, epochs: int) -> None:

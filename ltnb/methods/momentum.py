@@ -2,16 +2,27 @@
 
 import copy
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
 from ltnb import geometry, losses
+from ltnb.distributed import joined
 from ltnb.methods.classification import Classifier
 from ltnb.methods.contrast import Contrast
 from ltnb.methods.prototypes import AveragedPrototypes
 from ltnb.methods.settings import MethodSettings
 from ltnb.models.encoders import Encoder
+
+
+class Comparison(NamedTuple):
+    """Queries and the keys that they are compared with, the queries' own other views first; all are unit rows."""
+
+    z: Tensor  #: (N, p) queries
+    y: Tensor  #: (N,) their classes
+    keys: Tensor  #: (M, p)
+    key_labels: Tensor  #: (M,) their classes
 
 
 class MomentumContrast(Contrast):
@@ -52,30 +63,21 @@ class MomentumContrast(Contrast):
         z: Tensor = self.projector(features[0])
         y = targets[0]
         with torch.no_grad():
-            own_keys = self.key_projector(self.key_encoder(images[1]))
+            (key_features,) = joined([self.key_encoder(images[1])], len(y))
+            own_keys = self.key_projector(key_features)
             self.step = (own_keys, y)
             filled = self._filled()
             keys = torch.cat([own_keys, self.queue[:filled]])
             key_labels = torch.cat([y, self.queue_labels[:filled]])
-        return {"contrast": self.loss(z, y, keys, key_labels, classifier(features[0]), generator)}
+        return {"contrast": self.loss(Comparison(z, y, keys, key_labels), features[0], classifier, generator)}
 
-    def loss(
-        self,
-        z: Tensor,
-        y: Tensor,
-        keys: Tensor,
-        key_labels: Tensor,
-        scores: Tensor,
-        generator: Generator,
-    ) -> Tensor:
-        """Return the mean loss of queries ``z`` (N, p) of classes ``y`` (N,).
+    def loss(self, compared: Comparison, features: Tensor, classifier: Classifier, generator: Generator) -> Tensor:
+        """Return the mean loss of the queries.
 
         Args:
-            z: unit rows.
-            y: class indices.
-            keys: (M, p) unit rows, the queries' own other views first.
-            key_labels: (M,) their classes.
-            scores: (N, K) that the classifier gives the queries' features.
+            compared: queries and keys.
+            features: (N, d) of the queries.
+            classifier: that of the features.
             generator: of what is drawn.
         """
         raise NotImplementedError
@@ -103,22 +105,20 @@ class MomentumContrast(Contrast):
 class KPositiveContrast(MomentumContrast):
     """KCL: a query's own key and k drawn keys of its class are its positives, whatever the class's size."""
 
-    def loss(
-        self,
-        z: Tensor,
-        y: Tensor,
-        keys: Tensor,
-        key_labels: Tensor,
-        scores: Tensor,
-        generator: Generator,
-    ) -> Tensor:
+    def loss(self, compared: Comparison, features: Tensor, classifier: Classifier, generator: Generator) -> Tensor:
         """Return ``ltnb.losses.k_positive_contrastive``."""
-        settings = self.settings
-        positives = losses.draw_positives(y, key_labels, number=settings.num_positives, generator=generator)
-        return losses.k_positive_contrastive(z, y, keys, key_labels, positives, temperature=settings.temperature)
+        return losses.k_positive_contrastive(
+            *compared, self.positives(compared, generator), temperature=self.settings.temperature
+        )
+
+    def positives(self, compared: Comparison, generator: Generator) -> Tensor:
+        """Return the keys drawn for each query, as ``ltnb.losses.draw_positives``."""
+        return losses.draw_positives(
+            compared.y, compared.key_labels, number=self.settings.num_positives, generator=generator
+        )
 
 
-class TargetedContrast(MomentumContrast):
+class TargetedContrast(KPositiveContrast):
     """TSC: KCL, and every query is drawn to the target of its class, one of K points spread evenly on the sphere.
 
     Which target is whose is decided anew after every epoch, so that the classes' centres have the least way to go; the
@@ -137,28 +137,15 @@ class TargetedContrast(MomentumContrast):
         self.register_buffer("assignment", torch.arange(num_classes))
         self.centres = AveragedPrototypes(num_classes, settings.projection_dim, settings.prototype_momentum)
 
-    def loss(
-        self,
-        z: Tensor,
-        y: Tensor,
-        keys: Tensor,
-        key_labels: Tensor,
-        scores: Tensor,
-        generator: Generator,
-    ) -> Tensor:
+    def loss(self, compared: Comparison, features: Tensor, classifier: Classifier, generator: Generator) -> Tensor:
         """Return ``ltnb.losses.targeted_contrastive``."""
-        settings = self.settings
-        positives = losses.draw_positives(y, key_labels, number=settings.num_positives, generator=generator)
         return losses.targeted_contrastive(
-            z,
-            y,
-            keys,
-            key_labels,
-            positives,
+            *compared,
+            self.positives(compared, generator),
             self.targets,
             self.assignment,
-            weight=settings.target_weight,
-            temperature=settings.temperature,
+            weight=self.settings.target_weight,
+            temperature=self.settings.temperature,
         )
 
     def prototypes(self, classifier_weight: Tensor) -> Tensor:
@@ -186,23 +173,12 @@ class ParametricContrast(MomentumContrast):
         super().__init__(settings, encoder)
         self.register_buffer("class_counts", torch.tensor(class_counts), persistent=False)
 
-    def loss(
-        self,
-        z: Tensor,
-        y: Tensor,
-        keys: Tensor,
-        key_labels: Tensor,
-        scores: Tensor,
-        generator: Generator,
-    ) -> Tensor:
+    def loss(self, compared: Comparison, features: Tensor, classifier: Classifier, generator: Generator) -> Tensor:
         """Return ``ltnb.losses.parametric_contrastive``."""
         settings = self.settings
         return losses.parametric_contrastive(
-            z,
-            y,
-            keys,
-            key_labels,
-            scores,
+            *compared,
+            classifier(features),
             self.class_counts,
             sample_weight=settings.sample_weight,
             temperature=settings.temperature,

@@ -148,5 +148,6 @@ class ClassMemory(nn.Module):
         # amax, since which of several writes to one place wins is not defined on an accelerator.
         last = last.scatter_reduce(0, y, torch.arange(len(y), device=y.device), "amax")
         present = last >= 0
-        self.projections[present] = z[last[present]].to(self.projections.dtype)
+        newest = z[last.clamp(min=0)].to(self.projections.dtype)
+        self.projections.copy_(torch.where(present[:, None], newest, self.projections))
         self.seen |= present

@@ -88,11 +88,14 @@ class SupportSynthesis(Synthesis):
         for name in ("radii", "angle_means", "angle_stds"):
             self.register_buffer(name, torch.zeros(num_classes))
         self.register_buffer("estimated", torch.tensor(False))
+        self.has_supports = False
         self.epoch: list[tuple[Tensor, Tensor]] = []
 
     def forward(self, z: Tensor, y: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return (M, p) synthetic unit rows and their classes (M,); none before supports are estimated."""
-        if not self.estimated:
+        if not self.has_supports:
+            self.has_supports = bool(self.estimated)  # asked of the device only until there are some
+        if not self.has_supports:
             return z[:0].detach(), y[:0]
         num_classes = len(self.class_counts)
         amount = self.settings.synthetic_features

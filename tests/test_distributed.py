@@ -1,0 +1,147 @@
+"""Several processes on the CPU do what one does with the joined batch, to the precision of float64."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import shares_of_batches
+import torch
+from bars import bars, settings_of
+from shares_of_batches import BATCHES, SYSTEMS
+from stateful_methods import STATEFUL
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from ltnb import training
+from ltnb.distributed import in_processes, num_processes, own_rows
+from ltnb.methods import BCL
+from ltnb.runs import read
+
+Found = dict[str, dict[str, Tensor]]
+
+
+def of_processes(number: int, function: Callable[[Path], None], folder: Path) -> list[dict[Any, Any]]:
+    in_processes(number, function, folder / "found")
+    return [torch.load(folder / f"found.{process}") for process in range(number)]
+
+
+def of_one_process(function: Callable[[Path], None], folder: Path) -> dict[Any, Any]:
+    try:
+        function(folder / "found")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return torch.load(folder / "found.0")  # type: ignore[no-any-return]
+
+
+def test_without_a_group_there_is_one_process_that_has_every_row() -> None:
+    assert num_processes() == 1
+    assert own_rows(7) == slice(0, 7)
+
+
+def test_rows_are_joined_in_their_order_with_gradient_from_every_process(tmp_path: Path) -> None:
+    shares = {1: [[0], [], []], 2: [[0], [1], []], 5: [[0, 1], [2, 3], [4]]}
+    for process, found in enumerate(of_processes(3, shares_of_batches.collectives, tmp_path)):
+        for total, rows in shares.items():
+            joint = torch.arange(total, dtype=torch.float64)[:, None].expand(total, 3)
+            assert_close(found[total]["first"], joint)
+            assert_close(found[total]["second"], joint + 100)
+            # Row i weighs i + r in process r's first sum and 1 in its second: 3i + 3 and 3 of all three.
+            own = torch.tensor([3 * row + 6 for row in rows[process]], dtype=torch.float64)
+            assert_close(found[total]["gradient"], own[:, None].expand(len(own), 3))
+        assert_close(found["sum"]["sum"], torch.tensor(4.0 + 9 + 16, dtype=torch.float64))
+        assert_close(found["sum"]["gradient"], torch.tensor(2.0 * (2 + process) * (1 + 2 + 3), dtype=torch.float64))
+        assert found["bytes"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_batch_normalisation_is_that_of_the_whole_batch(number: int, tmp_path: Path) -> None:
+    processes = of_processes(number, shares_of_batches.normalisations, tmp_path)
+    for shape in processes[0]:
+        generator = torch.Generator().manual_seed(0)
+        x, weights = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+        x = (x + 5).requires_grad_()
+        norm = (nn.BatchNorm1d if len(shape) == 2 else nn.BatchNorm2d)(3, dtype=torch.float64)
+        with torch.no_grad():
+            norm.weight.copy_(torch.tensor([1.0, 2.0, 3.0]))
+            norm.bias.copy_(torch.tensor([0.5, 0.0, -1.0]))
+        y = norm(x)
+        torch.autograd.backward((y * weights).sum())
+        for name, expected in (("y", y), ("gradient", x.grad)):
+            assert_close(torch.cat([found[shape][name] for found in processes]), expected)
+        norm.eval()
+        assert_close(torch.cat([found[shape]["evaluated"] for found in processes]), norm(x))
+        for found in processes:
+            # Each process's loss is of its own rows, so that the mean over processes is a share of the whole.
+            assert_close(found[shape]["weight"] * number, norm.weight.grad)
+            assert_close(found[shape]["bias"] * number, norm.bias.grad)
+            for name, value in norm.state_dict().items():
+                assert_close(found[shape][f"state {name}"], value)
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+    return of_processes(2, shares_of_batches.steps_of_every_system, tmp_path_factory.mktemp("two"))
+
+
+@pytest.fixture(scope="module")
+def of_three(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+    return of_processes(3, shares_of_batches.steps_of_every_system, tmp_path_factory.mktemp("three"))
+
+
+@pytest.fixture(scope="module")
+def of_one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Tensor]]:
+    return of_one_process(shares_of_batches.steps_of_every_system, tmp_path_factory.mktemp("one"))
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("number", ["of_two", "of_three"])
+def test_terms_gradients_and_state_are_those_of_one_process(
+    number: str, system: str, batch: str, of_one: Found, request: pytest.FixtureRequest
+) -> None:
+    expected = of_one[f"{system}, {batch}"]
+    for found in request.getfixturevalue(number):
+        assert found[f"{system}, {batch}"].keys() == expected.keys()
+        for name, value in expected.items():
+            assert_close(
+                found[f"{system}, {batch}"][name], value, rtol=1e-9, atol=1e-11, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    alone, together = tmp_path_factory.mktemp("alone"), tmp_path_factory.mktemp("together")
+    in_processes(1, shares_of_batches.train_all, alone)
+    in_processes(2, shares_of_batches.train_all, together)
+    return alone, together
+
+
+@pytest.mark.parametrize("number", range(len(STATEFUL)), ids=list(STATEFUL))
+def test_two_processes_train_the_weights_of_one(number: int, trained: tuple[Path, Path]) -> None:
+    alone, together = (read(folder / str(number)) for folder in trained)
+    assert together.params["training"]["processes"] == 2
+    assert together.metrics == pytest.approx(alone.metrics, abs=1e-9)
+    assert together.embeddings.keys() == alone.embeddings.keys()
+    for name, values in alone.embeddings.items():
+        np.testing.assert_allclose(together.embeddings[name], values, rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+def test_a_run_starts_its_processes_and_ends_the_same_twice(tmp_path: Path) -> None:
+    settings = settings_of(BCL(), processes=2)
+    first = training.train(settings, bars(), tmp_path / "first", tmp_path / "c.pt")
+    training.train(settings, bars(), tmp_path / "second")
+    for file in first.folder.iterdir():
+        assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
+    assert not (tmp_path / "c.pt").exists()
+
+
+def test_an_error_of_one_process_is_the_callers_and_stops_the_others() -> None:
+    with pytest.raises(training.NonFiniteLossError, match=r"^as it was$"):
+        in_processes(2, shares_of_batches.raise_in_the_last, "as it was")
+
+
+def test_a_group_of_another_size_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"training.processes: 3, in a group of 2; expected the same"):
+        in_processes(2, training.train, settings_of(processes=3), bars(), tmp_path / "run", None)

@@ -1,0 +1,60 @@
+"""A run without a notebook, in processes that torchrun starts."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ltnb.data.prepare import load as load_dataset
+from ltnb.inputs import main as prepare
+from ltnb.params import load
+from ltnb.runs import read
+from ltnb.training import train
+from ltnb.workspace import Workspace
+
+PARAMS = """\
+datasets:
+  digits: {source: digits, imbalance: 10, largest: 20}
+methods:
+  bcl: {system: bcl}
+seeds: [0]
+training: {epochs: 2, warmup_epochs: 0, processes: 2}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "params.yaml").write_text(PARAMS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    prepare("digits")
+    return tmp_path
+
+
+def torchrun(project: Path, processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m", "ltnb.launch"]
+    return subprocess.run(
+        [sys.executable, "-m", *command, *arguments],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_torchrun_trains_what_the_pipeline_would(project: Path) -> None:
+    place, params = Workspace.open("."), load(project / "params.yaml")
+    done = torchrun(project, 2, "digits", "bcl", "0")
+    assert done.returncode == 0, done.stderr
+    expected = train(params.run("digits", "bcl", 0), load_dataset(place.data("digits")), project / "expected")
+    for file in expected.folder.iterdir():
+        assert (place.run("digits", "bcl", 0) / file.name).read_bytes() == file.read_bytes()
+    assert f"accuracy {100 * read(expected.folder).metrics['accuracy']:.1f} %" in done.stdout
+    assert not place.checkpoint("digits", "bcl", 0).exists()
+
+
+def test_other_processes_than_the_parameters_say_are_refused(project: Path) -> None:
+    done = torchrun(project, 1, "digits", "bcl", "0")
+    assert done.returncode != 0
+    assert "training.processes: 2, in a group of 1; expected the same" in done.stderr
