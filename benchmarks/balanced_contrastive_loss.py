@@ -1,16 +1,20 @@
-"""Time BCL's loss, forward and backward, against the plain vectorised way.
+"""Time and memory of BCL's loss, forward and backward, against the plain vectorised way.
 
 Both see the same 2×256 embeddings of 128 with long-tailed labels, and prototypes of K classes. The two take turns and
-the fastest of many turns counts, because whatever else runs on the machine only ever adds time.
+the fastest of many turns counts, because whatever else runs on the machine only ever adds time. Memory is the most that
+tensors made on the way hold together, gradients included, inputs not; "buffer" is one (2×256, K) matrix of logits.
 
     python benchmarks/balanced_contrastive_loss.py [--threads 2] [--seconds 5]
 """
 
 import argparse
+import platform
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
+from allocations import peak_bytes
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -18,6 +22,7 @@ from ltnb.losses import balanced_contrastive
 
 NUM_IMAGES, DIM, TEMPERATURE, IMBALANCE = 256, 128, 0.1, 100
 NUM_CLASSES = (10, 100, 1000, 8142)
+MIB = 2**20
 
 
 def plain(z: Tensor, y: Tensor, prototypes: Tensor) -> Tensor:
@@ -57,6 +62,14 @@ def forward_backward(
     return time.perf_counter() - start, (value.detach(), *gradients)
 
 
+def processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2, help="threads torch may use (default: 2)")
@@ -64,8 +77,14 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, float32, 2×{NUM_IMAGES} embeddings of {DIM}")
-    print(f"{'classes':>8} {'plain ms':>9} {'ours ms':>9} {'ratio':>6} {'turns':>6}")
+    print(
+        f"torch {torch.__version__}, {processor()}, {torch.get_num_threads()} threads, float32, "
+        f"2×{NUM_IMAGES} embeddings of {DIM}, fastest of so many turns"
+    )
+    print(
+        f"{'classes':>8} {'plain ms':>9} {'ours ms':>9} {'ratio':>6} {'turns':>6}"
+        f" {'plain MiB':>10} {'ours MiB':>9} {'ratio':>6} {'buffer MiB':>11}"
+    )
     for num_classes in NUM_CLASSES:
         batch = long_tailed_batch(num_classes)
         for reference, result in zip(forward_backward(plain, batch)[1], forward_backward(ours, batch)[1], strict=True):
@@ -76,9 +95,12 @@ def main() -> None:
             plain_times.append(forward_backward(plain, batch)[0])
             our_times.append(forward_backward(ours, batch)[0])
         fastest_plain, fastest = min(plain_times), min(our_times)
+        plain_peak, our_peak = (peak_bytes(partial(forward_backward, loss, batch)) / MIB for loss in (plain, ours))
         print(
             f"{num_classes:>8} {fastest_plain * 1e3:>9.2f} {fastest * 1e3:>9.2f} "
-            f"{fastest_plain / fastest:>6.2f} {len(our_times):>6}"
+            f"{fastest_plain / fastest:>6.2f} {len(our_times):>6} {plain_peak:>10.1f} {our_peak:>9.1f} "
+            f"{plain_peak / our_peak:>6.2f} {len(batch[0]) * num_classes * 4 / MIB:>11.1f}",
+            flush=True,
         )
 
 

@@ -68,7 +68,7 @@ class Evaluation:
             plain = augment(images, "none", self.untouched, self.dataset.settings.image_size).to(
                 torch.get_default_dtype()
             )
-            plain = normalise(plain, self.dataset.mean, self.dataset.std)
+            plain = normalise(plain, self.dataset.mean.tolist(), self.dataset.std.tolist())
             outputs.append([joined([own], len(numbers))[0].cpu() for own in function(plain)])
         return tuple(map(torch.cat, zip(*outputs, strict=True)))
 

@@ -52,9 +52,11 @@ def finished_runs(
 
 def _short_run(place: Workspace, dataset: str, method: str, seed: int, params: Params) -> Run:
     settings = params.run(dataset, method, seed)
-    epochs = min(SHORT_EPOCHS, settings.training.epochs)
-    training = settings.training.model_copy(update={"epochs": epochs, "warmup_epochs": epochs // 10})
-    print(f"the pipeline has no run of {method} with seed {seed}: training {epochs} epochs instead", file=sys.stderr)
+    training = settings.training.shortened(SHORT_EPOCHS)
+    print(
+        f"the pipeline has no run of {method} with seed {seed}: training {training.epochs} epochs instead",
+        file=sys.stderr,
+    )
     settings = settings.model_copy(update={"training": training})
     data, folder = prepared_dataset(place, dataset, params), place.run(dataset, method, seed)
     if (folder / "metrics.json").is_file():

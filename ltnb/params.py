@@ -85,6 +85,12 @@ class TrainingSettings(BaseModel):
             decay_epochs=tuple(self.decay_epochs),
         )
 
+    def shortened(self, epochs: int) -> "TrainingSettings":
+        """Return a protocol of at most so many epochs, to see that everything runs: half a cosine, whatever it was."""
+        epochs = min(epochs, self.epochs)
+        plain = {name: type(self).model_fields[name].get_default() for name in ("schedule", "decay", "decay_epochs")}
+        return self.model_copy(update={**plain, "epochs": epochs, "warmup_epochs": epochs // 10})
+
     @model_validator(mode="after")
     def _decay_has_its_epochs(self) -> Self:
         if self.schedule != "steps" and self.decay_epochs:

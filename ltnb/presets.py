@@ -87,9 +87,8 @@ def measured(name: str, project: Path) -> pd.DataFrame:
 
 
 def _shortened(settings: RunSettings) -> RunSettings:
-    epochs = min(SHORT_EPOCHS, settings.training.epochs)
-    print(f"{settings.method_name}, seed {settings.seed}: {epochs} epochs, by hand", file=sys.stderr)
-    training = settings.training.model_copy(update={"epochs": epochs, "warmup_epochs": epochs // 10})
+    training = settings.training.shortened(SHORT_EPOCHS)
+    print(f"{settings.method_name}, seed {settings.seed}: {training.epochs} epochs, by hand", file=sys.stderr)
     return settings.model_copy(update={"training": training})
 
 

@@ -59,6 +59,21 @@ SETTINGS: Mapping[str, Any] = {
     "html_js_files": ["ledger.js"],
 }
 
+#: What stands in the place of a run's notebook where `ltnb.launch` trained it.
+LAUNCHED: Notebook = {
+    "cells": [
+        {
+            "cell_type": "markdown",
+            "id": "launched",
+            "metadata": {},
+            "source": "# One training run\n\nTrained by processes that torchrun started, so without a notebook.",
+        }
+    ],
+    "metadata": {},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+
 
 class ReportError(Exception):
     """Sphinx warned or failed; what it said is in the log."""
@@ -239,8 +254,9 @@ def assemble(place: Workspace, params: Params, sources: Path) -> None:
         for method in params.methods:
             add(f"{dataset}/{method}.ipynb", page(read(place.results(dataset, method) / NOTEBOOK), method))
             for seed in params.seeds:
-                run = read(place.run(dataset, method, seed) / NOTEBOOK)
-                add(f"{dataset}/runs/{method}-seed-{seed}.ipynb", page(run, f"{method}, seed {seed}"))
+                run = place.run(dataset, method, seed) / NOTEBOOK
+                executed = read(run) if run.exists() else LAUNCHED
+                add(f"{dataset}/runs/{method}-seed-{seed}.ipynb", page(executed, f"{method}, seed {seed}"))
 
 
 def build(place: Workspace, params: Params, report: Path) -> None:

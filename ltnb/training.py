@@ -301,7 +301,7 @@ def _draw(
             size=dataset.settings.image_size,
             partners=partners,
         )
-        views.append(normalise(view.to(torch.get_default_dtype()), dataset.mean, dataset.std))
+        views.append(normalise(view.to(torch.get_default_dtype()), dataset.mean.tolist(), dataset.std.tolist()))
         targets.append(joined([shown], len(chosen))[0] if policy in MIXED_VIEWS else labels)
     return views, targets
 

@@ -43,8 +43,8 @@ def in_miniature(preset: Params, root: Path) -> Params:
         for name, method in preset.methods.items()
     }
     narrow = encoder(preset.training.encoder, 3).feature_dim <= 64
-    short = {"epochs": 2, "warmup_epochs": 0, "batch_size": 64, "evaluate_every": 1}
-    training = preset.training.model_copy(update={"encoder": "resnet8" if narrow else "cnn4", **short})
+    small = {"encoder": "resnet8" if narrow else "cnn4", "batch_size": 64, "evaluate_every": 1}
+    training = preset.training.shortened(2).model_copy(update=small)
     return preset.model_copy(update={"datasets": datasets, "methods": methods, "training": training})
 
 

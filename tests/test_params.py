@@ -75,6 +75,19 @@ def test_a_row_is_its_systems_defaults_and_what_it_changes(file: Path) -> None:
     assert (method.contrast, method.complement, method.views) == ("balanced", True, ("strong", "strong", "strong"))
 
 
+def test_a_protocol_is_read_again_from_what_a_run_records(file: Path) -> None:
+    protocol = "{epochs: 10, schedule: steps, decay_epochs: [6, 8], decay: 0.2, nesterov: true, clip_norm: 5}"
+    for text in (GOOD, GOOD.replace("{epochs: 10}", protocol)):
+        file.write_text(text)
+        training = params.load(file).training
+        assert params.TrainingSettings.model_validate(training.model_dump(mode="json")) == training
+    assert (training.stage.decay_epochs, training.stage.decay) == ((6, 8), 0.2)
+    short = training.shortened(3)
+    assert params.TrainingSettings.model_validate(short.model_dump(mode="json")) == short
+    assert (short.epochs, short.schedule, short.clip_norm) == (3, "cosine", 5)
+    assert training.shortened(20).epochs == 10
+
+
 def test_exponents_are_numbers_as_they_are_to_dvc(file: Path) -> None:
     file.write_text(GOOD, encoding="utf-8")
     assert params.load(file).methods["bcl"].temperature == 0.1
@@ -181,6 +194,29 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ("{epochs: 10}", "{epoch: 10}", "7: training.epoch: 10: unknown key; did you mean epochs?"),
         ("{epochs: 10}", "{epochs: 10.5}", "7: training.epochs: 10.5: should be a valid integer"),
         ("{epochs: 10}", "{epochs: 3}", "7: training: warmup_epochs: 5 takes all 3 epochs; expected fewer"),
+        (
+            "{epochs: 10}",
+            "{decay: 0.5}",
+            "7: training: decay: 0.5 has no effect while schedule is 'cosine'; expected 'steps' or 'exponential'",
+        ),
+        (
+            "{epochs: 10}",
+            "{schedule: exponential, decay_epochs: [20]}",
+            "7: training: decay_epochs: [20] has no effect while schedule is 'exponential'; expected schedule to be",
+        ),
+        *(
+            (
+                "{epochs: 10}",
+                f"{{epochs: 10, schedule: steps, decay_epochs: {epochs}}}",
+                f"7: training: decay_epochs: {epochs}: expected epochs in rising order, after the 5 of the warm-up and "
+                "before the last, 10",
+            )
+            for epochs in ([], [8, 7], [7, 7], [5], [7, 10])
+        ),
+        ("{epochs: 10}", "{momentum: 0, nesterov: true}", "7: training: nesterov: True has no effect while momentum"),
+        ("{epochs: 10}", "{clip_norm: 0}", "7: training.clip_norm: 0: should be greater than 0"),
+        ("{epochs: 10}", "{processes: 0}", "7: training.processes: 0: should be greater than or equal to 1"),
+        ("{epochs: 10}", "{precision: fp16}", "7: training.precision: 'fp16'"),
         ("{epochs: 10}", "{encoder: resnet9}", "7: training.encoder: 'resnet9'; did you mean resnet8?"),
         ("seeds: [0, 1]", "seads: [0, 1]", "6: seads: [0, 1]: unknown key; did you mean seeds?"),
         ("seeds: [0, 1]", "seeds: [0, 0]", "6: seeds: [0, 0] has a seed twice; expected each once"),

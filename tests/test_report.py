@@ -236,6 +236,16 @@ def test_a_missing_notebook_is_named_and_the_report_stays(tmp_path, monkeypatch,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["params.yaml", "report", "results", "runs"]
 
 
+def test_a_run_without_a_notebook_has_a_page_that_says_why(tmp_path):
+    make_project(tmp_path)
+    place = Workspace(tmp_path, tmp_path)
+    (place.run("digits-if100", "bcl", 1) / "notebook.ipynb").unlink()
+    (tmp_path / "sources").mkdir()
+    assemble(place, load(tmp_path / "params.yaml"), tmp_path / "sources")
+    (cell,) = read(tmp_path / "sources" / "digits-if100" / "runs" / "bcl-seed-1.ipynb")["cells"]
+    assert "# One training run: bcl, seed 1\n\nTrained by processes that torchrun started" in "".join(cell["source"])
+
+
 def test_a_warning_of_sphinx_is_an_error_and_the_report_stays(tmp_path, monkeypatch, capsys):
     place, _ = make_project(tmp_path)
     put(place.results("digits-if100", "bcl"), executed("bcl") | {"cells": [markdown("# A\n\n![](missing.png)")]})

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +36,6 @@ def folder_content(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
 
-def test_learning_rate_warms_up_and_ends_near_zero() -> None:
-    schedule = TrainingSettings(epochs=20, warmup_epochs=5, learning_rate=0.1)
-    rates = [training.learning_rate(epoch, schedule) for epoch in range(20)]
-    assert rates[:5] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1])
-    assert rates[4:] == sorted(rates[4:], reverse=True)
-    assert rates[19] == pytest.approx(0.05 * (1 + math.cos(math.pi * 15 / 16)))
-    assert training.learning_rate(0, TrainingSettings(epochs=1, warmup_epochs=0, learning_rate=0.1)) == pytest.approx(
-        0.05
-    )
-
-
 @pytest.mark.parametrize(("samples", "size"), [(304, 128), (257, 128), (129, 128), (128, 128), (5, 128), (7, 2)])
 def test_an_epoch_is_every_sample_once_in_nearly_equal_batches(samples: int, size: int) -> None:
     parts = training.batches(torch.zeros(samples, dtype=torch.int64), size, torch.Generator().manual_seed(0))
@@ -54,20 +44,6 @@ def test_an_epoch_is_every_sample_once_in_nearly_equal_batches(samples: int, siz
     assert max(lengths) <= size
     assert max(lengths) - min(lengths) <= 1
     assert len(lengths) == math.ceil(samples / size)
-
-
-def test_accuracy_by_group_by_hand() -> None:
-    labels = torch.tensor([0, 0, 1, 1, 2, 2])
-    predictions = torch.tensor([0, 1, 1, 1, 0, 2])
-    found = training.accuracies(predictions, labels, torch.tensor([500, 50, 5]))
-    assert found == pytest.approx(
-        {"accuracy": 4 / 6, "accuracy_many": 0.5, "accuracy_medium": 1.0, "accuracy_few": 0.5}
-    )
-
-
-def test_an_empty_group_is_absent_and_not_zero() -> None:
-    found = training.accuracies(torch.tensor([0]), torch.tensor([0]), torch.tensor([500, 300]))
-    assert set(found) == {"accuracy", "accuracy_many"}
 
 
 @pytest.mark.parametrize("method", [CrossEntropy(), LogitAdjustment(), SupervisedContrastive(), BCL()])
@@ -104,15 +80,6 @@ def test_what_a_run_leaves(method: Any, dataset: Dataset, tmp_path: Path) -> Non
     # Nothing tells of label noise where there is none.
     for found in (run.history, run.metrics, run.embeddings, run.params, run.params["dataset"]):
         assert not [name for name in found if name in NOISE_NAMES]
-
-
-def test_memorisation_by_hand() -> None:
-    labels = torch.tensor([0, 0, 1, 1, 2, 2])
-    clean_labels = torch.tensor([0, 1, 1, 0, 0, 2])
-    predictions = torch.tensor([0, 0, 2, 0, 1, 2])
-    found = training.memorisation(predictions, labels, clean_labels)
-    assert found == pytest.approx({"train_accuracy_clean": 3 / 6, "memorised": 1 / 3, "recovered": 1 / 3})
-    assert training.memorisation(predictions, labels, labels) == pytest.approx({"train_accuracy_clean": 3 / 6})
 
 
 @pytest.mark.parametrize("method", [CrossEntropy(), BCE3S(second_stage="rebalance", second_stage_epochs=2)])
@@ -262,6 +229,44 @@ def test_cuda_that_is_not_there(dataset: Dataset, tmp_path: Path) -> None:
         pytest.skip("this machine has a GPU")
     with pytest.raises(ValueError, match=r"training\.device: 'cuda' is not available"):
         training.train(settings_of(device="cuda"), dataset, tmp_path / "run")
+
+
+@pytest.fixture
+def _torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    kinds = torch.backends.cudnn.conv, torch.backends.cuda.matmul
+    before = [kind.fp32_precision for kind in kinds]
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    yield
+    torch.use_deterministic_algorithms(False)
+    for kind, precision in zip(kinds, before, strict=True):
+        kind.fp32_precision = precision
+
+
+@pytest.mark.usefixtures("_torch_as_it_was")
+def test_what_is_asked_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a run before has asked; only a machine with one can tell whether it is heeded."""
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _device: None)
+    for precision, of_convolutions in (("float32", "ieee"), ("tf32", "tf32"), ("bfloat16", "ieee")):
+        for deterministic in (True, False):
+            asked = TrainingSettings(precision=precision, deterministic=deterministic)
+            training._make_repeatable(asked, torch.device("cuda", 0))
+            assert torch.backends.cudnn.conv.fp32_precision == of_convolutions
+            assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+            assert torch.are_deterministic_algorithms_enabled() == deterministic
+            assert torch.backends.cudnn.benchmark == (not deterministic)
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    settings = TrainingSettings(processes=4)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert training.device_of(settings) == torch.device("cuda", 1)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    with pytest.raises(ValueError, match=r"training.processes: 4, and this machine has 2 GPUs; expected one for each"):
+        training.device_of(settings)
+    assert training.device_of(TrainingSettings(processes=4, device="cpu")) == torch.device("cpu")
 
 
 def test_the_fingerprint_covers_what_training_imports() -> None:

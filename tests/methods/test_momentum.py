@@ -13,7 +13,7 @@ from ltnb import geometry, losses
 from ltnb.methods import KCL, TSC, CrossEntropy, MethodSettings, PaCo
 from ltnb.methods.assembly import Method
 from ltnb.methods.contrasts import contrast
-from ltnb.methods.momentum import MomentumContrast, TargetedContrast
+from ltnb.methods.momentum import Comparison, MomentumContrast, TargetedContrast
 from ltnb.models.encoders import Encoder, encoder
 
 COUNTS = [14, 6, 3, 1]
@@ -78,9 +78,9 @@ def test_the_queue_is_first_in_first_out_with_its_classes_and_only_what_is_fille
     compared: list[tuple[Tensor, Tensor]] = []
     loss = steps.module.loss
 
-    def watched(z: Tensor, y: Tensor, keys: Tensor, key_labels: Tensor, *others: Any) -> Tensor:
-        compared.append((keys.clone(), key_labels.clone()))
-        return loss(z, y, keys, key_labels, *others)
+    def watched(step: Comparison, *others: Any) -> Tensor:
+        compared.append((step.keys.clone(), step.key_labels.clone()))
+        return loss(step, *others)
 
     monkeypatch.setattr(steps.module, "loss", watched)
     for step, labels in enumerate(BATCHES):

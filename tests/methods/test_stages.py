@@ -1,5 +1,7 @@
 """A second stage: a classifier on the frozen encoder, reported apart from the first stage."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from ltnb import training
 from ltnb.data.prepare import Dataset
 from ltnb.methods import BCE3S, BCL, KCL, LDAM, LWS, PAL, RBL, TSC, CrossEntropy, MethodSettings, PaCo, ProCo
 from ltnb.methods.assembly import Method
-from ltnb.methods.stages import Stage
+from ltnb.methods.stages import Stage, learning_rate
 
 COUNTS = [24, 9, 4, 1]
 FIRST = Stage("everything", 6, 0.1, 2, 1e-3)
@@ -44,6 +46,35 @@ def test_stages_of_each_kind() -> None:
     assert retrained == [FIRST, Stage("classifier", 10, 0.01, 0, 0.0, "class-balanced")]
     rescaled = method_of(LWS(second_stage_epochs=3, second_stage_learning_rate=0.2)).stages(FIRST)
     assert rescaled == [FIRST, Stage("classifier", 3, 0.2, 0, 0.0, "class-balanced")]
+
+
+def rates(stage: Stage) -> list[float]:
+    return [learning_rate(epoch, stage) for epoch in range(stage.epochs)]
+
+
+def test_half_a_cosine_warms_up_and_ends_near_zero() -> None:
+    found = rates(Stage("everything", 20, 0.1, 5, 0.0))
+    assert found[:5] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1])
+    assert found[4:] == sorted(found[4:], reverse=True)
+    assert found[19] == pytest.approx(0.05 * (1 + math.cos(math.pi * 15 / 16)))
+    assert rates(Stage("everything", 1, 0.1, 0, 0.0)) == pytest.approx([0.05])
+
+
+def test_steps_fall_after_their_epochs() -> None:
+    stage = Stage("everything", 6, 0.4, 2, 0.0, schedule="steps", decay=0.1, decay_epochs=(3, 5))
+    assert rates(stage) == pytest.approx([0.2, 0.4, 0.4, 0.04, 0.04, 0.004])
+
+
+def test_the_exponential_falls_after_every_epoch_that_is_no_warm_up() -> None:
+    stage = Stage("everything", 5, 0.4, 2, 0.0, schedule="exponential", decay=0.5)
+    assert rates(stage) == pytest.approx([0.2, 0.4, 0.4, 0.2, 0.1])
+
+
+def test_a_second_stage_has_its_own_schedule() -> None:
+    first = replace(FIRST, schedule="steps", decay=0.2, decay_epochs=(4,))
+    found, second = method_of(CrossEntropy(learning_rate=0.3, second_stage="retrain")).stages(first)
+    assert found == replace(first, learning_rate=0.3)
+    assert second.schedule == "cosine"
 
 
 def test_a_rows_own_optimiser_replaces_the_protocols_in_the_first_stage_alone() -> None:
