@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-#: A data set is held in memory as one tensor of bytes, and more than once while it is written or read.
+#: A data set that is held in memory is one tensor of bytes, and more than one while it is written or read. Larger ones
+#: stay in files, one an image.
 LARGEST_BYTES = 4 * 2**30
 
 

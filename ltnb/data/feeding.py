@@ -1,10 +1,21 @@
 """From the images of a data set to the batches of an epoch, on the device that trains."""
 
+import multiprocessing
+import os
+import sys
+import threading
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
+from joblib import cpu_count
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from ltnb.data.image_files import FiledImages
+
+# Batches are decoded in pieces, so that all processes begin with the first one and little lies ahead of its use.
+_PIECE = 32
 
 
 class Feed(Protocol):
@@ -28,6 +39,105 @@ class HeldFeed:
             yield self.images[rows.to(self.images.device)]
 
 
-def feed(images: Tensor, device: torch.device) -> Feed:
+class FiledFeed:
+    """Images that lie in files, decoded ahead of their use by processes that end with the last batch."""
+
+    def __init__(self, images: FiledImages, device: torch.device) -> None:
+        """Read ``images`` for ``device``."""
+        images.share()
+        self.images = images
+        self.device = device
+
+    def batches(self, chosen: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Yield the images of each batch.
+
+        Raises:
+            FileNotFoundError: a file has gone since the data set was prepared.
+            ValueError: one has other bytes than then; the message names it.
+        """
+        pieces = [piece.tolist() for rows in chosen for piece in torch.split(rows, _PIECE)]
+        decoded = iter(self._decoded(pieces))
+        try:
+            for rows in chosen:
+                parts = [_sound(next(decoded)).to(self.device, non_blocking=True) for _ in torch.split(rows, _PIECE)]
+                yield parts[0] if len(parts) == 1 else torch.cat(parts)
+        finally:
+            # Ends the processes. Of an error's traceback, which holds this frame, they would wait for the garbage
+            # collection, in which the queues that tell them to end may go first.
+            del decoded
+
+    def _decoded(self, pieces: list[list[int]]) -> "DataLoader[Tensor | Exception]":
+        # An only piece has none behind it that could be decoded meanwhile.
+        workers = min(workers_of_a_process(), len(pieces)) if len(pieces) > 1 else 0
+        return DataLoader(
+            _Pieces(self.images),
+            batch_sampler=pieces,
+            num_workers=workers,
+            collate_fn=_as_it_is,
+            pin_memory=self.device.type == "cuda",
+            multiprocessing_context=_clean_processes() if workers else None,
+            worker_init_fn=_end_with_parent,
+            # Where one process draws random numbers for its workers, no global state is to change.
+            generator=torch.Generator(),
+        )
+
+
+def workers_of_a_process() -> int:
+    """How many processes decode for this one: the processors, shared with the others that train on this machine."""
+    return max(1, int(cpu_count()) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def _clean_processes() -> multiprocessing.context.BaseContext:
+    """Processes forked from a server that has no threads: a fork beside threads inherits locks that nobody opens.
+
+    Each of them runs the main module again, as all that are not plainly forked do: what that imports, the server has
+    imported before. (So a script by itself needs `if __name__ == "__main__"`.)
+    """
+    context = multiprocessing.get_context("forkserver")
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    context.set_forkserver_preload([__name__] if main is None else [__name__, main.name])
+    return context
+
+
+def _end_with_parent(_: int) -> None:
+    """Have this process end when the one that trains is killed: the server, whose child it is, would go on."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _sound(piece: Tensor | Exception) -> Tensor:
+    if isinstance(piece, Exception):
+        raise piece
+    return piece
+
+
+def _as_it_is(piece: Any) -> Any:
+    return piece
+
+
+class _Pieces(Dataset[Tensor]):
+    """Pieces of batches, as `DataLoader` asks for them."""
+
+    def __init__(self, images: FiledImages) -> None:
+        self.images = images
+
+    def __getitems__(self, rows: list[int]) -> Tensor | Exception:
+        # Shared from the start: a piece of another kind is copied on its way to the process that trains.
+        piece = torch.empty(len(rows), *self.images.shape[1:], dtype=torch.uint8)
+        piece.share_memory_()  # type: ignore[no-untyped-call]
+        try:
+            self.images.decode(rows, piece)
+        except (OSError, ValueError) as error:
+            return error  # raised here, it would reach the other process inside a traceback in text
+        return piece
+
+
+def feed(images: Tensor | FiledImages, device: torch.device) -> Feed:
     """Return what gives the batches of ``images``."""
-    return HeldFeed(images, device)
+    return HeldFeed(images, device) if isinstance(images, Tensor) else FiledFeed(images, device)

@@ -4,6 +4,7 @@ Without torch, and without opening an image: settings are checked by it before a
 """
 
 import math
+import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class Listing:
     class_names: tuple[str, ...]
     labels: tuple[int, ...]  #: the class of each image
     num_train: int  #: how many of them are for training
-    files: tuple[Path, ...] = ()  #: where each image lies; none of an archive's
+    files: tuple[str, ...] = ()  #: where each image lies; none of an archive's
     channels: int = 3
 
     @property
@@ -70,7 +71,7 @@ def folder(root: Path) -> Listing:
             raise ValueError(f"{root / other / min(alone)} is missing: {root / part} has that class; expected the same")
     _check_number(len(classes["train"]), str(root / "train"))
     labels: list[int] = []
-    files: list[Path] = []
+    files: list[str] = []
     for part in PARTS:
         num_train = len(files)  # as it stands when the test part begins
         for label, name in enumerate(classes[part]):
@@ -80,36 +81,46 @@ def folder(root: Path) -> Listing:
     return Listing(tuple(classes["train"]), tuple(labels), num_train, tuple(files))
 
 
-def _images(place: Path) -> list[Path]:
-    images = sorted(entry for entry in place.iterdir() if entry.name[0] != ".")
+def _images(place: Path) -> list[str]:
+    with os.scandir(place) as entries:
+        images = sorted((entry for entry in entries if entry.name[0] != "."), key=lambda entry: entry.name)
     for entry in images:
-        if entry.suffix.lower() not in IMAGE_ENDINGS or not entry.is_file():
-            raise ValueError(f"{entry} is no image; expected files that end in {', '.join(IMAGE_ENDINGS)}")
+        if not entry.name.lower().endswith(IMAGE_ENDINGS) or not entry.is_file():
+            raise ValueError(f"{entry.path} is no image; expected files that end in {', '.join(IMAGE_ENDINGS)}")
     if not images:
         raise ValueError(f"{place} has no images; expected at least one of every class")
-    return images
+    return [entry.path for entry in images]
 
 
-def lists(root: Path, train_list: Path, test_list: Path) -> Listing:
-    """Read two lists of images below `root`, as there are of ImageNet-LT and iNaturalist 2018: lines `path label`.
+def lists(
+    root: Path, train_list: Path, test_list: Path, test_root: Path | None = None, classes: int | None = None
+) -> Listing:
+    """Read two lists of images, as there are of ImageNet-LT, iNaturalist 2018 and WebVision: lines `path label`.
 
     Classes are called by their numbers, which begin at 0. An image's place in its list is its place in the source.
 
+    Args:
+        root: the folder that the paths begin at.
+        train_list: of the training images.
+        test_list: of the test images.
+        test_root: the folder that the paths in `test_list` begin at; None: `root`.
+        classes: K, where both lists have more classes, and only the first K are taken; None: all.
+
     Raises:
-        FileNotFoundError: `root`, a list, or an image that one names is missing.
+        FileNotFoundError: `root`, `test_root`, a list, or an image that one names is missing.
         ValueError: a line is not of this form, an image stands twice, a class is without an image, or the lists number
             the classes in different orders; the message names list and line.
     """
-    if not root.is_dir():
-        raise FileNotFoundError(f"{root} is missing; expected the folder that the paths in {train_list} begin at")
-    entries = [_entries(root, file) for file in (train_list, test_list)]
-    seen: dict[Path, str] = {}
-    for path, _, place in (entry for part in entries for entry in part):
-        if path in seen:
-            raise ValueError(f"{place}: {path} stands in {seen[path]}, too; expected every image once")
-        seen[path] = place
-    train_labels, test_labels = ([label for _, label, _ in part] for part in entries)
+    seen: dict[str, str] = {}
+    entries = []
+    for place, file in ((root, train_list), (test_root or root, test_list)):
+        if not place.is_dir():
+            raise FileNotFoundError(f"{place} is missing; expected the folder that the paths in {file} begin at")
+        entries.append(_entries(place, file, classes, seen))
+    train_labels, test_labels = ([label for _, label in part] for part in entries)
     num_classes = _check_labels(train_labels, test_labels, str(train_list), str(test_list))
+    if classes is not None and num_classes < classes:
+        raise ValueError(f"classes = {classes}: {train_list} has {num_classes}; expected no more than that")
     _check_orders(entries, num_classes, train_list, test_list)
     return Listing(
         class_names=tuple(map(str, range(num_classes))),
@@ -119,8 +130,8 @@ def lists(root: Path, train_list: Path, test_list: Path) -> Listing:
     )
 
 
-def _entries(root: Path, file: Path) -> list[tuple[Path, int, str]]:
-    """Of each line the image's path, its label, and where this is written."""
+def _entries(root: Path, file: Path, classes: int | None, seen: dict[str, str]) -> list[tuple[str, int]]:
+    """Of each line the image's path and its label; where it is written goes to `seen`."""
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing; expected a list of images, lines `path label`")
     try:
@@ -135,22 +146,31 @@ def _entries(root: Path, file: Path) -> list[tuple[Path, int, str]]:
         place = f"{file}:{number}"
         if len(words) < 2 or not (words[1].isascii() and words[1].isdecimal()):
             raise ValueError(f"{place}: {line!r}: expected `path label`, the label a number of at least 0")
-        image = root / words[0]
-        if not image.is_file():
+        label = int(words[1])
+        if classes is not None and label >= classes:
+            continue
+        # Of half a million, text: a path as an object takes ten times as long. Of different spellings it makes one.
+        image = os.path.join(root, words[0])
+        if "//" in image or "/." in image:
+            image = str(Path(image))
+        if not os.path.isfile(image):
             raise FileNotFoundError(f"{place}: {image} is missing")
-        found.append((image, int(words[1]), place))
+        if image in seen:
+            raise ValueError(f"{place}: {image} stands in {seen[image]}, too; expected every image once")
+        seen[image] = place
+        found.append((image, label))
     return found
 
 
 def _check_orders(
-    entries: Sequence[Sequence[tuple[Path, int, str]]], num_classes: int, train_list: Path, test_list: Path
+    entries: Sequence[Sequence[tuple[str, int]]], num_classes: int, train_list: Path, test_list: Path
 ) -> None:
     """Where both lists have a folder for every class, refuse those that give one folder two numbers."""
     numbers: list[dict[str, int]] = []
     for part in entries:
         of_folders: dict[str, int] = {}
-        for path, label, _ in part:
-            if of_folders.setdefault(path.parent.name, label) != label:
+        for path, label in part:
+            if of_folders.setdefault(os.path.basename(os.path.dirname(path)), label) != label:
                 return
         if len(of_folders) != num_classes:
             return
@@ -264,3 +284,6 @@ def _check_number(num_classes: int, place: str) -> None:
 
 #: Source name, as in `params.yaml`, to the function that lists its images, given `root` and, if it has any, its lists.
 LISTINGS: Mapping[str, Callable[..., Listing]] = {"folder": folder, "lists": lists, "npz": npz}
+
+#: Those of them whose images lie in files of their own, and may stay there.
+IN_FILES = ("folder", "lists")

@@ -35,8 +35,9 @@ def long_tail_subset(labels: Tensor, class_counts: Sequence[int], seed: int | No
         )
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     chosen = []
-    for k, count in enumerate(class_counts):
-        members = torch.nonzero(labels == k).squeeze(1)
+    sizes = torch.bincount(labels, minlength=len(class_counts)).tolist()
+    of_classes = torch.split(torch.argsort(labels, stable=True), sizes)  # of thousands of classes, at once
+    for k, (count, members) in enumerate(zip(class_counts, of_classes, strict=True)):
         if not 0 <= count <= len(members):
             raise ValueError(f"class_counts[{k}] = {count}: class {k} has {len(members)} samples to choose from")
         if generator is not None:

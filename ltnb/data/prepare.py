@@ -3,16 +3,18 @@
 `prepare` writes two files to a folder, `load` reads them:
 
 - `arrays.npz`: images and labels of the training and the test part, and the row of the source each came from; where
-  training labels are wrong, the true ones, too;
+  training labels are wrong, the true ones, too. Images that stay in their files are there as names and SHA-256;
 - `dataset.json`: settings, class names and counts, normalisation, and the fingerprint of the arrays; where training
-  labels are wrong, how many, as it was wanted and as it came about.
+  labels are wrong, how many, as it was wanted and as it came about; where images stay in their files, the folders that
+  the names begin at.
 """
 
 import hashlib
 import io
 import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ltnb.data.image_files import FiledImages, ImageFiles, joined
 from ltnb.data.listings import DAMAGES
 from ltnb.data.long_tail import class_groups, long_tail_subset
 from ltnb.data.noise import asymmetric_noise, realised_transition_matrix, symmetric_noise, transition_matrix
@@ -41,10 +44,10 @@ class Dataset:
     name: str
     settings: DatasetSettings
     class_names: tuple[str, ...]
-    train_images: Tensor  #: (N, C, H, W) uint8
+    train_images: Tensor | FiledImages  #: (N, C, H, W) uint8, or the files that they are decoded from
     train_labels: Tensor  #: (N,) int64, as they are given
     train_index: Tensor  #: (N,) int64, the row of the source
-    test_images: Tensor  #: (M, C, H, W) uint8
+    test_images: Tensor | FiledImages  #: (M, C, H, W) uint8, likewise
     test_labels: Tensor  #: (M,) int64, always the true ones
     test_index: Tensor  #: (M,) int64
     mean: Tensor  #: (C,) float32, of the training images scaled to [0, 1]
@@ -88,7 +91,8 @@ def prepare(name: str, settings: DatasetSettings, folder: Path, project: Path = 
     Which images are for testing depends on `source`, `test_per_class` and `seed` alone: they are the same at
     every imbalance factor and with any noise. Likewise the draws of the noise are made for every image that is not
     for testing, whether the tail keeps it or not: an image has the same label at every imbalance factor that has it.
-    The same settings give the same bytes.
+    The same settings give the same bytes. Every image is decoded once, so that a damaged one is told at once, whether
+    it is kept or stays in its file.
 
     Args:
         name: the data set's key in `params.yaml`.
@@ -115,16 +119,24 @@ def prepare(name: str, settings: DatasetSettings, folder: Path, project: Path = 
     kept = long_tail_subset(cut_by, class_counts, settings.seed if settings.subset == "shuffled" else None)
     train = pool[kept]
 
-    arrays = {}
-    for part, index in (("train", train), ("test", test)):
-        arrays[f"{part}_images"] = _pixels(source, index, settings.image_size).numpy()
-        arrays[f"{part}_labels"] = source.labels[index].numpy()
-        arrays[f"{part}_index"] = index.numpy()
+    parts = {"train": train, "test": test}
+    if isinstance(source.images, ImageFiles) and settings.stays_in_files(facts):
+        roots = {"train": settings.path("root", project), "test": settings.test_path(project)}
+        images, (mean, std) = _files(source.images, parts, settings.stored_size, roots)
+        said = {"train": settings.root, "test": settings.test_root or settings.root}
+        files = {"files": {part: _as_seen_from(folder, root, str(said[part])) for part, root in roots.items()}}
+    else:
+        images = {f"{part}_images": _pixels(source, index, settings.stored_size) for part, index in parts.items()}
+        mean, std = channel_statistics(images["train_images"])
+        files = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for part, index in parts.items():
+        arrays |= {name: array for name, array in images.items() if name.startswith(part)}
+        arrays |= {f"{part}_labels": source.labels[index].numpy(), f"{part}_index": index.numpy()}
     noise = {}
     if settings.noise != "none":
         arrays |= {"train_labels": given[kept].numpy(), "train_clean_labels": clean[kept].numpy()}
         noise = {"noise": describe_noise(settings, clean[kept], given[kept], num_classes)}
-    mean, std = channel_statistics(arrays["train_images"])
     description = {
         "name": name,
         "settings": settings.model_dump(mode="json"),
@@ -133,6 +145,7 @@ def prepare(name: str, settings: DatasetSettings, folder: Path, project: Path = 
         "totals": {"train": len(train), "test": len(test)},
         "groups": {group: classes.tolist() for group, classes in class_groups(class_counts).items()},
         "normalisation": {"mean": mean, "std": std},
+        **files,
         **noise,
         "fingerprint": fingerprint(arrays),
     }
@@ -145,11 +158,39 @@ def prepare(name: str, settings: DatasetSettings, folder: Path, project: Path = 
         path.write_text(json.dumps(description, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _pixels(source: Source, index: Tensor, size: int) -> Tensor:
+def _pixels(source: Source, index: Tensor, size: int) -> NDArray[np.uint8]:
     """The images of the rows `index`, (N, C, size, size) uint8."""
     if isinstance(source.images, Tensor):
-        return resize(source.images[index], size)
-    return source.images.read(index, size)
+        return resize(source.images[index], size).numpy()
+    return source.images.read(index, size).numpy()
+
+
+def _files(
+    images: ImageFiles, parts: Mapping[str, Tensor], size: int, roots: Mapping[str, Path]
+) -> tuple[dict[str, NDArray[Any]], tuple[list[float], list[float]]]:
+    """Of images that stay in their files what `load` needs, and the statistics of the training images."""
+    examined = {part: images.examine(index, size) for part, index in parts.items()}
+    # The size is what neither names nor digests tell of the images.
+    arrays: dict[str, NDArray[Any]] = {f"{part}_size": np.array(size) for part in parts}
+    for part, index in parts.items():
+        names = (str(images.files[row]).removeprefix(f"{roots[part]}/") for row in index.tolist())
+        arrays |= {f"{part}_files": joined(names), f"{part}_digests": examined[part].digests}
+    histograms = examined["train"].histograms.tolist()
+    totals = [sum(value * count for value, count in enumerate(channel)) for channel in histograms]
+    squares = [sum(value**2 * count for value, count in enumerate(channel)) for channel in histograms]
+    return arrays, _statistics(sum(histograms[0]), totals, squares)
+
+
+def _as_seen_from(folder: Path, root: Path, setting: str) -> str:
+    """A folder of images as a data set in `folder` finds it again: a relative one may move with the project."""
+    if Path(setting).expanduser().is_absolute():
+        return os.path.abspath(root)
+    return os.path.relpath(root, folder)
+
+
+def _filed_images(arrays: Arrays, part: str, root: Path) -> FiledImages:
+    names, digests = (torch.from_numpy(arrays[f"{part}_{kind}"]) for kind in ("files", "digests"))
+    return FiledImages.of(root, names, digests, int(arrays[f"{part}_size"]))
 
 
 def _split(source: Source, settings: DatasetSettings) -> tuple[Tensor, Tensor]:
@@ -240,6 +281,14 @@ def load(folder: Path) -> Dataset:
         if description["fingerprint"] != actual:
             raise ValueError(f"{arrays_file} has the fingerprint {actual}, expected was {description['fingerprint']}")
         clean_labels = arrays.get("train_clean_labels")
+        images: dict[str, Tensor | FiledImages] = {}
+        for part in ("train", "test"):
+            if f"{part}_files" in arrays:
+                # By the letters of the path: a link on the way would lead elsewhere.
+                root = Path(os.path.abspath(folder / description["files"][part]))
+                images[part] = _filed_images(arrays, part, root)
+            else:
+                images[part] = torch.from_numpy(arrays[f"{part}_images"])
         return Dataset(
             name=description["name"],
             settings=DatasetSettings.model_validate(description["settings"]),
@@ -247,10 +296,10 @@ def load(folder: Path) -> Dataset:
             mean=torch.tensor(description["normalisation"]["mean"], dtype=torch.float32),
             std=torch.tensor(description["normalisation"]["std"], dtype=torch.float32),
             fingerprint=actual,
-            train_images=torch.from_numpy(arrays["train_images"]),
+            train_images=images["train"],
             train_labels=torch.from_numpy(arrays["train_labels"]),
             train_index=torch.from_numpy(arrays["train_index"]),
-            test_images=torch.from_numpy(arrays["test_images"]),
+            test_images=images["test"],
             test_labels=torch.from_numpy(arrays["test_labels"]),
             test_index=torch.from_numpy(arrays["test_index"]),
             train_clean_labels=None if clean_labels is None else torch.from_numpy(clean_labels),
@@ -286,6 +335,10 @@ def channel_statistics(images: NDArray[np.uint8]) -> tuple[list[float], list[flo
         for c in range(images.shape[1]):
             totals[c] += int(values[:, c].sum())
             squares[c] += int((values[:, c] ** 2).sum())
+    return _statistics(count, totals, squares)
+
+
+def _statistics(count: int, totals: Sequence[int], squares: Sequence[int]) -> tuple[list[float], list[float]]:
     # Python's numbers do not overflow: of all of CIFAR, squares times the count are beyond 64 bits.
     variances = [
         float(square * count - total**2) / float(count**2) for total, square in zip(totals, squares, strict=True)

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from ltnb.data.facts import FACTS, LARGEST_BYTES, Facts
-from ltnb.data.listings import LISTINGS, Listing
+from ltnb.data.listings import IN_FILES, LISTINGS, Listing, lists
 from ltnb.data.mappings import MAPPINGS
 from ltnb.data.profiles import long_tail_counts
 from ltnb.data.transitions import check_mapping, check_rates, transition_rows
@@ -61,6 +61,17 @@ class DatasetSettings(BaseModel):
         "the label a number from 0 on. Relative to the project's folder.",
     )
     test_list: str | None = Field(default=None, description="Likewise the test images.")
+    test_root: str | None = Field(
+        default=None,
+        description="The folder that the paths in `test_list` begin at, where it is not `root`: of WebVision "
+        "`val_images_256`. Relative to the project's folder.",
+    )
+    classes: int | None = Field(
+        default=None,
+        ge=2,
+        description="Of `lists` that have more classes, take the first so many: 50 of WebVision's 1,000 are "
+        "WebVision-mini. By default all.",
+    )
     imbalance: Annotated[float, Field(ge=1, allow_inf_nan=False)] | Literal["as-is"] = Field(
         description="Imbalance factor: training images of the largest class over those of the smallest. `as-is` "
         "takes all images that are not for testing, long-tailed or not. "
@@ -94,6 +105,18 @@ class DatasetSettings(BaseModel):
         description="Height and width in pixels: 16 for digits, 28 for mnist, 32 for cifar10 and cifar100. Of folders, "
         "lists and archives, whose images may have any size, it must be said: the square in an image's middle is "
         "scaled to it.",
+    )
+    decoded_size: int | None = Field(
+        default=None,
+        description="Height and width that images are decoded to and kept at, from which the views of `image_size` "
+        "pixels are cut, those of the evaluation from the middle. 256 with an `image_size` of 224 is usual for "
+        "photographs. By default, and at least, `image_size`.",
+    )
+    held_in: Literal["auto", "files"] = Field(
+        default="auto",
+        description="Where the images of `folder` and `lists` are once they are prepared: in memory as far as "
+        "4 GiB hold them, and else in their files, from which they are decoded again in every epoch; or in their "
+        "`files` in any case.",
     )
     seed: int = Field(
         default=0,
@@ -130,6 +153,9 @@ class DatasetSettings(BaseModel):
         "download": ("source", ("cifar10", "cifar100")),
         "train_list": ("source", ("lists",)),
         "test_list": ("source", ("lists",)),
+        "test_root": ("source", ("lists",)),
+        "classes": ("source", ("lists",)),
+        "held_in": ("source", IN_FILES),
         "noise_rate": ("noise", ("symmetric", "asymmetric")),
         "noise_mapping": ("noise", ("asymmetric",)),
         "noise_order": ("noise", ("symmetric", "asymmetric")),
@@ -138,12 +164,24 @@ class DatasetSettings(BaseModel):
     # Likewise, while a tail is cut at all.
     _of_the_cut: ClassVar[tuple[str, ...]] = ("tail", "subset", "largest")
 
+    # Not recorded by default: data sets were prepared before there was a choice.
+    _by_default_unsaid: ClassVar[tuple[str, ...]] = ("test_root", "classes", "decoded_size", "held_in")
+
     @property
     def facts(self) -> Facts | None:
         """What is known of the source without a look at its files; None: only they tell, see `facts_in`."""
         return FACTS.get(self.source)
 
-    def path(self, name: Literal["root", "train_list", "test_list"], project: Path) -> Path:
+    @property
+    def stored_size(self) -> int:
+        """Height and width that images are decoded to."""
+        return self.image_size if self.decoded_size is None else self.decoded_size
+
+    def stays_in_files(self, facts: Facts) -> bool:
+        """Whether images are decoded anew whenever they are used, for they would not fit into memory or should not."""
+        return self.source in IN_FILES and (self.held_in == "files" or self._bytes(facts) > LARGEST_BYTES)
+
+    def path(self, name: Literal["root", "train_list", "test_list", "test_root"], project: Path) -> Path:
         """Where the source, or one of its lists, lies; a relative path begins at the project's folder."""
         return project / Path(getattr(self, name)).expanduser()
 
@@ -154,10 +192,15 @@ class DatasetSettings(BaseModel):
             FileNotFoundError: the source, or a part of it, is missing; the message names it.
             ValueError: it is not as expected; likewise.
         """
-        paths = [self.path("root", project)]
-        if self.source == "lists":
-            paths += [self.path("train_list", project), self.path("test_list", project)]
-        return LISTINGS[self.source](*paths)
+        root = self.path("root", project)
+        if self.source != "lists":
+            return LISTINGS[self.source](root)
+        train_list, test_list = self.path("train_list", project), self.path("test_list", project)
+        return lists(root, train_list, test_list, self.test_path(project), self.classes)
+
+    def test_path(self, project: Path) -> Path:
+        """Where the test images of a source begin that lie in files."""
+        return self.path("root" if self.test_root is None else "test_root", project)
 
     def facts_in(self, project: Path) -> Facts:
         """What is known of the source; where only its files tell, from a look at them.
@@ -223,6 +266,7 @@ class DatasetSettings(BaseModel):
             idle.add("noise")
         if self.imbalance == "as-is":
             idle |= set(self._of_the_cut)
+        idle |= {name for name in self._by_default_unsaid if getattr(self, name) == self._default(name)}
         if self.source in ("digits", "mnist"):  # recorded long before there was a choice
             idle |= {name for name in ("tail", "subset") if getattr(self, name) == self._default(name)}
         return {name: value for name, value in serialise(self).items() if name not in idle}
@@ -276,6 +320,11 @@ class DatasetSettings(BaseModel):
                 raise ValueError(f"{name} is missing; expected {what}")
         if self.facts is None and "image_size" not in self.model_fields_set:
             raise ValueError(f"image_size is missing; expected one for all images of {self.source}, in pixels")
+        if self.decoded_size is not None and self.decoded_size < self.image_size:
+            raise ValueError(
+                f"decoded_size = {self.decoded_size}: expected at least image_size, the {self.image_size} pixels that "
+                "views are cut to"
+            )
         return self
 
     @model_validator(mode="after")
@@ -330,18 +379,23 @@ class DatasetSettings(BaseModel):
                     f"imbalance = {self.imbalance:g} leaves the smallest class without an image: expected at "
                     f"most the {largest} images of the largest class"
                 )
+        needed = self._bytes(facts)
+        if needed > LARGEST_BYTES and self.source not in IN_FILES:
+            name = "image_size" if self.decoded_size is None else "decoded_size"
+            size = self.stored_size
+            raise ValueError(
+                f"{name} = {size}: {needed // (facts.channels * size**2)} images of {facts.channels} × {size} × {size} "
+                f"bytes are {needed / 2**30:.1f} GiB; expected at most {LARGEST_BYTES / 2**30:g}, since those of "
+                f"{self.source} are held in memory: a smaller {name}, largest or test_per_class"
+            )
+
+    def _bytes(self, facts: Facts) -> int:
+        """What all images need in memory."""
         images = sum(self.class_counts(facts))
         images += (
             sum(facts.test_sizes or ()) if self.test_per_class == "all" else (self.test_per_class * facts.num_classes)
         )
-        needed = images * facts.channels * self.image_size**2
-        if needed > LARGEST_BYTES:
-            raise ValueError(
-                f"image_size = {self.image_size}: {images} images of {facts.channels} × {self.image_size} × "
-                f"{self.image_size} bytes are {needed / 2**30:.1f} GiB; expected at most "
-                f"{LARGEST_BYTES / 2**30:g}, since they are held in memory: a smaller image_size, largest or "
-                "test_per_class"
-            )
+        return images * facts.channels * self.stored_size**2
 
     def _check_noise(self, rate: float | list[float], facts: Facts) -> None:
         try:

@@ -1,3 +1,5 @@
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,7 @@ from image_sources import random_image
 from PIL import Image
 
 from ltnb.data import image_files
-from ltnb.data.image_files import ImageFiles
+from ltnb.data.image_files import FiledImages, ImageFiles, joined
 
 
 def stored(folder, *images, ending="png"):
@@ -106,3 +108,59 @@ def test_after_a_damaged_image_no_more_are_begun_than_a_few(tmp_path, monkeypatc
     with pytest.raises(ValueError, match=r"1\.png"):
         files.read(torch.arange(12), 8)
     assert set(begun) <= set(files.files[:4])
+
+
+def test_what_is_examined_is_what_is_read(tmp_path):
+    files = stored(tmp_path, *(random_image(number, 12, 9 + number) for number in range(5)), ending="jpg")
+    index = torch.tensor([4, 0, 2])
+    examined, pixels = files.examine(index, 8), files.read(index, 8)
+    for digest, row in zip(examined.digests, index.tolist(), strict=True):
+        assert digest.tobytes() == hashlib.sha256(files.files[row].read_bytes()).digest()
+    for c in range(3):
+        assert examined.histograms[c].tolist() == pixels[:, c].reshape(-1).bincount(minlength=256).tolist()
+
+
+def test_what_cannot_be_examined_is_named(tmp_path):
+    files = stored(tmp_path, *(random_image(number, 8, 8) for number in range(3)))
+    files.files[1].write_bytes(files.files[1].read_bytes()[:-30])
+    with pytest.raises(ValueError, match=rf"{tmp_path}/1\.png cannot be decoded"):
+        files.examine(torch.arange(3), 8)
+    files.files[1].unlink()
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/1\.png is missing"):
+        files.examine(torch.arange(3), 8)
+
+
+def filed(files, size):
+    names = [file.name for file in files.files]
+    digests = torch.from_numpy(files.examine(torch.arange(len(names)), size).digests)
+    return FiledImages.of(files.files[0].parent, torch.from_numpy(joined(names).copy()), digests, size)
+
+
+def test_images_in_files_are_those_that_are_read(tmp_path):
+    files = stored(tmp_path, *(random_image(number, 12, 9 + number) for number in range(5)), ending="jpg")
+    images, pixels = filed(files, 8), files.read(torch.arange(5), 8)
+    assert images.shape == pixels.shape
+    assert len(images) == 5
+    assert [images.file(row) for row in range(5)] == list(files.files)
+    for index in (torch.tensor([3, 0, 3]), slice(None), slice(1, 3), torch.tensor([], dtype=torch.int64)):
+        assert torch.equal(images[index], pixels[index])
+
+
+def test_any_name_of_a_file_is_found_again(tmp_path):
+    names = ["a b.png", "ä/ü.png", "\udcff.png", "c\n.png"]
+    images = FiledImages.of(tmp_path, torch.from_numpy(joined(names).copy()), torch.zeros(4, 32, dtype=torch.uint8), 8)
+    assert [images.file(row) for row in range(4)] == [tmp_path / name for name in names]
+    with pytest.raises(ValueError, match="4 names and 3 digests; expected as many"):
+        FiledImages.of(tmp_path, images.names, images.digests[:3], 8)
+
+
+def test_a_file_that_is_not_what_it_was_is_named(tmp_path):
+    files = stored(tmp_path, *(random_image(number, 8, 8) for number in range(3)))
+    images = filed(files, 8)
+    Image.fromarray(random_image(7, 8, 8)).save(files.files[1])
+    assert images[torch.tensor([0, 2])].shape == (2, 3, 8, 8)
+    with pytest.raises(ValueError, match=rf"{tmp_path}/1\.png is not what it was when the data set was prepared"):
+        images[torch.arange(3)]
+    files.files[1].unlink()
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/1\.png is missing"):
+        images[torch.arange(3)]

@@ -26,7 +26,7 @@ def test_a_folder_is_listed_in_the_order_of_names(root):
     assert listing.class_names == ("ant", "cat", "dog")
     assert listing.labels == (0, 0, 1, 1, 1, 2, 0, 1, 1, 2)
     assert listing.num_train == 6
-    assert [str(file.relative_to(root)) for file in listing.files[1:4]] == [
+    assert [file.removeprefix(f"{root}/") for file in listing.files[1:4]] == [
         "train/ant/001.png", "train/cat/000.png", "train/cat/001.png"
     ]  # fmt: skip
     assert listing.facts == Facts(
@@ -94,7 +94,7 @@ def test_lists_are_read_in_their_own_order(root):
     assert listing.class_names == ("0", "1", "2")
     assert listing.labels == (2, 1, 1, 1, 0, 0, 2, 1, 1, 0)
     assert listing.num_train == 6
-    assert listing.files[0] == root / "train" / "dog" / "000.png"
+    assert listing.files[0] == str(root / "train" / "dog" / "000.png")
     assert listing.facts.class_sizes == (2, 3, 1)
     assert listing.facts.test_sizes == (1, 2, 1)
 
@@ -129,6 +129,51 @@ def test_a_mistake_in_a_list_is_told_with_its_line(root, old, new, error, compla
     train.write_text(text.replace(old, new))
     with pytest.raises(error, match=complaint.format(list=train, root=root)):
         lists(root, train, test)
+
+
+def test_two_spellings_of_a_path_are_one_image(root):
+    train, test = write_lists(root)
+    for other in ("train//cat/001.png", "./train/cat/001.png", "train/./cat/001.png"):
+        train.write_text(f"train/cat/001.png 1\n{other} 1\n")
+        with pytest.raises(ValueError, match=rf"{train}:2: {root}/train/cat/001\.png stands in {train}:1, too"):
+            lists(root, train, test)
+
+
+def webvision(folder):
+    """Two lists as WebVision has them: more classes than are wanted, and test images with a folder of their own."""
+    write_folder(folder / "web" / "google", {f"q000{number}": {"x": 2} for number in range(4)})
+    write_folder(folder / "web", {"val_images_256": {"x": 4}})
+    for image in (folder / "web" / "val_images_256" / "x").iterdir():
+        image.rename(image.parents[1] / f"val{image.name}")
+    train, test = folder / "web" / "train_filelist_google.txt", folder / "web" / "val_filelist.txt"
+    train.write_text("".join(f"google/q000{k // 2}/x/00{k % 2}.png {k // 2}\n" for k in range(8)))
+    test.write_text("val001.png 3\nval003.png 0\nval000.png 2\nval002.png 1\n")
+    return folder / "web", train, test
+
+
+def test_the_first_classes_of_lists_and_test_images_in_a_folder_of_their_own(tmp_path):
+    root, train, test = webvision(tmp_path)
+    listing = lists(root, train, test, root / "val_images_256")
+    assert listing.labels == (0, 0, 1, 1, 2, 2, 3, 3, 3, 0, 2, 1)
+    assert listing.files[8] == str(root / "val_images_256" / "val001.png")
+    (root / "google" / "q0003" / "x" / "001.png").unlink()  # which is not looked for
+    listing = lists(root, train, test, root / "val_images_256", classes=2)
+    assert listing.class_names == ("0", "1")
+    assert listing.labels == (0, 0, 1, 1, 0, 1)
+    assert listing.files[4:] == tuple(str(root / "val_images_256" / f"val00{number}.png") for number in (3, 2))
+
+
+def test_what_the_first_classes_of_lists_lack_is_named(tmp_path):
+    root, train, test = webvision(tmp_path)
+    with pytest.raises(FileNotFoundError, match=rf"{test}:2: {root}/val003\.png is missing"):
+        lists(root, train, test, classes=2)
+    with pytest.raises(FileNotFoundError, match=rf"{root}/val is missing; expected the folder that .* {test} begin at"):
+        lists(root, train, test, root / "val", 2)
+    with pytest.raises(ValueError, match=rf"classes = 5: {train} has 4; expected no more than that"):
+        lists(root, train, test, root / "val_images_256", 5)
+    test.write_text("val003.png 0\nval001.png 3\n")
+    with pytest.raises(ValueError, match=rf"{test}: class 1 of 0 … 1 has no images; expected at least one"):
+        lists(root, train, test, root / "val_images_256", 2)
 
 
 def test_lists_in_different_orders_of_classes_are_refused(root):

@@ -8,8 +8,10 @@ import pytest
 import torch
 from image_sources import write_cifar, write_folder, write_lists, write_npz
 from mnist_files import write_mnist
+from PIL import Image
 from scipy import stats
 
+from ltnb.data.image_files import FiledImages
 from ltnb.data.mappings import CIFAR10_CLASSES, MAPPINGS
 from ltnb.data.noise import realised_transition_matrix, transition_matrix
 from ltnb.data.prepare import channel_statistics, describe_noise, fingerprint, load, prepare, resize
@@ -544,6 +546,85 @@ def test_noise_on_the_classes_of_a_folder(tmp_path):
         prepare("pets", of_files(**{**wrong, "noise_mapping": {1: 3}}), tmp_path / "out", tmp_path)
 
 
+NOISY_PETS = {"noise": "symmetric", "noise_rate": 0.4, "imbalance": 2, "tail": "step"}
+
+
+@pytest.mark.usefixtures("images")
+@pytest.mark.parametrize("changes", [{}, NOISY_PETS, {"decoded_size": 12, "test_per_class": 2}])
+def test_images_that_stay_in_their_files(tmp_path, changes):
+    found = {}
+    for held_in in ("auto", "files"):
+        prepare("pets", of_files(held_in=held_in, **changes), tmp_path / held_in, tmp_path)
+        found[held_in] = load(tmp_path / held_in)
+    held, filed = found.values()
+    size = changes.get("decoded_size", 8)
+    assert filed.train_images.shape == held.train_images.shape == (len(held.train_labels), 3, size, size)
+    for part in ("train", "test"):
+        for name in ("images", "labels", "index"):
+            assert torch.equal(getattr(filed, f"{part}_{name}")[:], getattr(held, f"{part}_{name}"))
+    assert torch.equal(held.clean_labels, filed.clean_labels)
+    assert torch.equal(held.mean, filed.mean)
+    assert torch.equal(held.std, filed.std)
+    assert held.fingerprint != filed.fingerprint
+    with np.load(tmp_path / "files" / "arrays.npz") as stored:
+        assert not [name for name in stored if name.endswith("images")]
+
+
+@pytest.mark.usefixtures("images")
+def test_what_does_not_fit_into_memory_stays_in_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("ltnb.data.settings.LARGEST_BYTES", 29 * 3 * 8 * 8)
+    prepare("pets", of_files(), tmp_path / "out", tmp_path)
+    assert isinstance(load(tmp_path / "out").train_images, torch.Tensor)
+    prepare("pets", of_files(image_size=9), tmp_path / "out", tmp_path)
+    assert isinstance(load(tmp_path / "out").train_images, FiledImages)
+
+
+@pytest.mark.usefixtures("images")
+def test_images_in_files_are_found_where_the_project_goes(tmp_path):
+    write_lists(tmp_path / "images")
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "images").rename(project / "images")
+    lists = {"train_list": "images/train.txt", "test_list": "images/test.txt", "test_root": "images/../images"}
+    settings = of_files("lists", held_in="files", **lists)
+    prepare("pets", settings, project / "data" / "pets", project)
+    before = load(project / "data" / "pets").test_images[:]
+    project.rename(tmp_path / "moved")
+    assert torch.equal(load(tmp_path / "moved" / "data" / "pets").test_images[:], before)
+    # What is written down does not depend on where the project is, unless the settings say so.
+    again = tmp_path / "again"
+    prepare("pets", settings, again, tmp_path / "moved")
+    assert load(again).fingerprint == load(tmp_path / "moved" / "data" / "pets").fingerprint
+    absolute = settings.model_copy(update={"root": str(tmp_path / "moved" / "images"), "test_root": None})
+    prepare("pets", absolute, again, tmp_path / "moved")
+    again.rename(tmp_path / "elsewhere")
+    assert torch.equal(load(tmp_path / "elsewhere").test_images[:], before)
+
+
+def test_the_fingerprint_of_images_in_files_sees_every_change(images, tmp_path):
+    found = []
+    changed = tmp_path / "images" / "test" / "dog" / "000.png"
+    for size, pixels in ((8, None), (9, None), (8, images[0])):
+        if pixels is not None:
+            Image.fromarray(pixels.movedim(0, 2).numpy()).save(changed)
+        prepare("pets", of_files(held_in="files", image_size=size), tmp_path / "out", tmp_path)
+        found.append(load(tmp_path / "out").fingerprint)
+    changed.rename(changed.with_name("0.png"))
+    prepare("pets", of_files(held_in="files"), tmp_path / "out", tmp_path)
+    assert len({*found, load(tmp_path / "out").fingerprint}) == 4
+
+
+@pytest.mark.usefixtures("images")
+def test_images_in_files_with_a_description_of_others(tmp_path):
+    prepare("pets", of_files(held_in="files"), tmp_path / "out", tmp_path)
+    file = tmp_path / "out" / "dataset.json"
+    description = json.loads(file.read_text())
+    del description["files"]
+    file.write_text(json.dumps(description))
+    with pytest.raises(ValueError, match=r"dataset\.json does not describe arrays\.npz: KeyError\('files'\)"):
+        load(tmp_path / "out")
+
+
 @pytest.mark.usefixtures("images")
 def test_what_is_wrong_with_files_leaves_what_was_there(tmp_path):
     prepare("pets", of_files(), tmp_path / "out", tmp_path)
@@ -554,8 +635,8 @@ def test_what_is_wrong_with_files_leaves_what_was_there(tmp_path):
         prepare("pets", of_files(), tmp_path / "out", tmp_path)
     with pytest.raises(ValueError, match="imbalance = 6 leaves the smallest class without an image"):
         prepare("pets", of_files(imbalance=6), tmp_path / "out", tmp_path)
-    with pytest.raises(ValueError, match=r"image_size = 9000: 29 images .* GiB; expected at most 4"):
-        prepare("pets", of_files(image_size=9000), tmp_path / "out", tmp_path)
+    with pytest.raises(ValueError, match=rf"{damaged} cannot be decoded"):
+        prepare("pets", of_files(held_in="files"), tmp_path / "out", tmp_path)
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 

@@ -214,6 +214,11 @@ LISTS = {**FOLDER, "source": "lists", "train_list": "train.txt", "test_list": "t
         ({**FOLDER, "source": "npz", "root": None}, "root is missing; expected the file that npz is read from"),
         ({**LISTS, "train_list": None}, "train_list is missing; expected the list of train images"),
         ({**LISTS, "test_list": None}, "test_list is missing; expected the list of test images"),
+        ({**FOLDER, "test_root": "val"}, "test_root = 'val' has no effect while source is 'folder'"),
+        ({**FOLDER, "classes": 2}, "classes = 2 has no effect while source is 'folder'; expected source to be 'lists'"),
+        ({**LISTS, "classes": 1}, "greater than or equal to 2"),
+        ({**FOLDER, "source": "npz", "held_in": "files"}, "held_in = 'files' has no effect while source is 'npz'"),
+        ({**FOLDER, "held_in": "memory"}, "'auto' or 'files'"),
         ({**LISTS, "source": "folder"}, "train_list = 'train.txt' has no effect while source is 'folder'"),
         ({**FOLDER, "download": True}, "download = True has no effect while source is 'folder'; expected .*'cifar10'"),
         ({"source": "cifar10", "imbalance": 9}, "root is missing; expected the folder that cifar10 is read from"),
@@ -262,11 +267,7 @@ def test_settings_of_files_are_checked_without_them():
             "noise_mapping = 'digits': expected {class: other class}, with noise 'asymmetric' of folder",
         ),
         ({"noise": "asymmetric", "noise_rate": 0.1, "noise_mapping": {0: 3}}, "noise_mapping 0 → 3: class 3"),
-        (
-            {"image_size": 8000},
-            r"image_size = 8000: 23 images of 3 × 8000 × 8000 bytes are 4\.1 GiB; expected at most 4, since",
-        ),
-        ({"image_size": 8000, "test_per_class": 1, "imbalance": 1}, None),  # 12 of them
+        ({"image_size": 8000}, None),  # 4.1 GiB stay in files
     ],
 )
 def test_what_does_not_fit_the_files_is_refused_when_they_are_looked_at(tmp_path, changes, complaint):
@@ -291,12 +292,44 @@ def test_what_fits_the_files(tmp_path):
     assert known.facts_in(Path("elsewhere")) is FACTS["digits"]
 
 
-def test_imagenet_is_too_large():
+def test_what_is_too_large_for_memory_stays_in_files():
     facts = dataclasses.replace(FACTS["cifar100"], class_sizes=(115_846,), test_sizes=(50_000,))
-    settings = DatasetSettings(**{**LISTS, "image_size": 224})
-    with pytest.raises(ValueError, match=r"165846 images of 3 × 224 × 224 bytes are 23\.2 GiB; expected at most 4"):
-        settings.check(facts)
-    settings.model_copy(update={"image_size": 64}).check(facts)
+    settings = DatasetSettings(**{**LISTS, "image_size": 64})
+    settings.check(facts)
+    assert not settings.stays_in_files(facts)
+    for larger in ({"image_size": 224}, {"decoded_size": 224}, {"held_in": "files"}):
+        assert DatasetSettings(**{**LISTS, "image_size": 64, **larger}).stays_in_files(facts)
+
+
+@pytest.mark.parametrize("source", ["npz", "cifar100"])
+@pytest.mark.parametrize("name", ["image_size", "decoded_size"])
+def test_what_has_no_files_of_its_own_is_too_large(source, name):
+    facts = dataclasses.replace(FACTS["cifar100"], class_sizes=(500,) * 200, test_sizes=(0,) * 200)
+    settings = DatasetSettings(source=source, root=".", imbalance="as-is", image_size=32)
+    settings.check(facts)
+    told = rf"{name} = 224: 100000 images of 3 × 224 × 224 bytes are 14\.0 GiB; expected at most 4, since those of"
+    with pytest.raises(ValueError, match=rf"{told} {source} are held in memory: a smaller {name}, largest or"):
+        settings.model_copy(update={name: 224}).check(facts)
+
+
+def test_the_size_of_what_is_decoded():
+    plain, larger = DatasetSettings(**FOLDER), DatasetSettings(**FOLDER, decoded_size=40)
+    assert (plain.stored_size, larger.stored_size) == (32, 40)
+    assert larger.model_dump() == {**plain.model_dump(), "decoded_size": 40}
+    assert DatasetSettings(source="digits", imbalance=1, decoded_size=20).stored_size == 20
+    with pytest.raises(ValidationError, match="decoded_size = 31: expected at least image_size, the 32 pixels"):
+        DatasetSettings(**FOLDER, decoded_size=31)
+    with pytest.raises(ValidationError, match="decoded_size = 15: expected at least image_size, the 16 pixels"):
+        DatasetSettings(source="digits", imbalance=1, decoded_size=15)
+
+
+def test_what_says_nothing_is_not_recorded():
+    later = {"test_root", "classes", "decoded_size", "held_in"}
+    assert not later & DatasetSettings(**LISTS).model_dump().keys()
+    said = {"test_root": "elsewhere", "classes": 50, "decoded_size": 64, "held_in": "files"}
+    settings = DatasetSettings(**LISTS, **said)
+    assert settings.model_dump().items() >= said.items()
+    assert DatasetSettings.model_validate(settings.model_dump()) == settings
 
 
 def test_settings_cannot_be_changed():
