@@ -119,6 +119,7 @@ def _process(
     process: int, number: int, folder: Path, function: Callable[..., object], arguments: Sequence[object]
 ) -> None:
     os.environ["LOCAL_RANK"] = str(process)
+    os.environ["LOCAL_WORLD_SIZE"] = str(number)  # processes share this machine's processors for decoding, too
     distributed.init_process_group(
         backend(),
         init_method=(folder / "meeting").as_uri(),
