@@ -224,12 +224,11 @@ def report_refresh(num_samples: int, num_classes: int) -> None:
     print(
         f"\nFeatRecon's refresh, {num_samples:,} images, {num_classes:,} classes; an epoch of at least {epoch:,.0f} s"
     )
-    for dim, part in ((128, 1), (1024, 8)):  # at 1,024 dimensions all images would need 15 GiB and more
-        seconds, made, kept = (part * value for value in refresh(num_samples // part, num_classes, dim))
-        from_part = f", from 1/{part} of the images" if part > 1 else ""
+    for dim in (128, 1024):
+        seconds, made, kept = refresh(num_samples, num_classes, dim)
         print(
             f"  {dim:>4} dimensions: {seconds:.1f} s, at most {seconds / epoch:.3%} of an epoch; "
-            f"keeps {kept:.2f} GiB, needs {made:.2f} GiB on the way{from_part}"
+            f"keeps {kept:.2f} GiB, needs {made:.2f} GiB on the way"
         )
     digits = long_tail_counts(124, IMBALANCE, num_classes=10)
     network, images = encoder("resnet8", 1), torch.rand(48, 1, 16, 16)  # batches of params.yaml

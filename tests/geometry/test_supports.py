@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+import ltnb.geometry.supports as supports_module
 from ltnb.geometry import (
     Supports,
     cap_overlaps,
@@ -73,6 +74,20 @@ def test_confidence_supports_by_loops(dtype, quantile):
     # Two samples are equally far from the centre between them.
     assert (supports.angle_stds[:4] > 0.01).all()
     assert supports.angle_stds[4] < 1e-12
+
+
+def test_rows_are_widened_a_few_at_a_time_and_named_by_their_number(monkeypatch):
+    z, whole = features(dtype=torch.float32), confidence_supports(features(dtype=torch.float32), LABELS, 6)
+    monkeypatch.setattr(supports_module, "_AT_ONCE", 4)
+    for few, all_at_once in zip(confidence_supports(z, LABELS, 6), whole, strict=True):
+        torch.testing.assert_close(few, all_at_once, rtol=1e-13, atol=1e-13)
+    z[77] *= 2
+    with pytest.raises(ValueError, match=r"z must have rows of unit length, but row 77 has length 2"):
+        confidence_supports(z, LABELS, 6)
+    z[78, 0] = math.nan
+    z[77] /= 2
+    with pytest.raises(ValueError, match=r"z must be finite, but row 78 is not"):
+        confidence_supports(z, LABELS, 6)
 
 
 def test_the_support_holds_its_share_of_the_class():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ltnb.losses.labels import check_labels, has_seen_class, positive_classes
+from ltnb.losses.labels import check_labels, class_numbers, has_seen_class, positive_classes
 
 SOFT = torch.tensor([[0.25, 0.75, 0], [0, 0, 1]])
 
@@ -44,3 +44,10 @@ def test_shares_stored_in_bfloat16_still_sum_to_one():
 def test_rows_that_are_no_distribution_are_refused(row, message):
     with pytest.raises(ValueError, match=message):
         check_labels(torch.tensor([[1.0, 0.0, 0.0], row]), 2, 3)
+
+
+@pytest.mark.parametrize("y", [[], [5], [3, 3, 3], [7, -2, 7, 30, -2], list(range(9, 0, -1))])
+def test_equal_labels_have_equal_numbers_below_the_number_of_samples(y):
+    numbers = class_numbers(torch.tensor(y, dtype=torch.int64))
+    assert numbers.tolist() == [sorted(set(y)).index(label) for label in y]
+    assert class_numbers(torch.tensor(y, dtype=torch.int32)).equal(numbers)
