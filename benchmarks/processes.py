@@ -1,6 +1,6 @@
 """One training step over several processes against one process: images a second, and how long a run takes to start.
 
-    python benchmarks/processes.py [--encoder resnet32] [--batch 256] [--steps 3] [--method bcl]
+    python benchmarks/processes.py [--encoder resnet32] [--batch 256] [--steps 2] [--method bcl]
 
 Each way takes the same steps on the same random images of 32 × 32 pixels: the encoder on its share of every view, the
 features of the whole batch, all terms of the loss, backward, the gradients' mean, optimiser. The views are drawn
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--method", default="ce", choices=list(experiment.methods))
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()
     settings = on_photographs(experiment.methods[arguments.method])
