@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from ltnb.distributed import average_gradients
+from ltnb.distributed import average_gradients, num_processes, process_number, sum_over_processes
 from ltnb.files import replacing
 from ltnb.methods.assembly import Method
 from ltnb.methods.stages import Stage
@@ -96,23 +96,39 @@ class State:
             temporary.write_bytes(hashlib.sha256(content.getbuffer()).digest() + content.getbuffer())
 
     def restore(self, file: Path | None, device: torch.device) -> History:
-        """Load ``file`` if it is there and belongs to this run; return the history up to it."""
+        """Load ``file`` if it is there and belongs to this run; return the history up to it.
+
+        Raises:
+            ValueError: other processes of the run have gone on from another epoch.
+        """
+        history = self._restored(file, device)
+        if file is not None:
+            epochs = sum_over_processes(torch.tensor([float(len(history))], device=device)).item() / num_processes()
+            if epochs != len(history):
+                raise ValueError(
+                    f"{file}: process {process_number()} of {num_processes()} goes on after epoch {len(history)} and "
+                    "others do not; expected a disk that all of them see, and devices of one kind"
+                )
+        return history
+
+    def _restored(self, file: Path | None, device: torch.device) -> History:
         if file is None:
             return []
-        for leftover in file.parent.glob(f".{file.name}.*"):  # of a kill while a checkpoint was written
-            shutil.rmtree(leftover)
+        is_first = process_number() == 0
+        if is_first:
+            for leftover in file.parent.glob(f".{file.name}.*"):  # of a kill while a checkpoint was written
+                shutil.rmtree(leftover)
         if not file.is_file():
             return []
         digest, content = file.read_bytes()[:32], file.read_bytes()[32:]
         if hashlib.sha256(content).digest() != digest:
-            print(f"{file} is damaged; starting from the first epoch", file=sys.stderr)
+            if is_first:
+                print(f"{file} is damaged; starting from the first epoch", file=sys.stderr)
             return []
         saved = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
         if saved["identity"] != self.identity:
-            print(
-                f"{file} belongs to other settings, code or data; starting from the first epoch",
-                file=sys.stderr,
-            )
+            if is_first:
+                print(f"{file} belongs to other settings, code or data; starting from the first epoch", file=sys.stderr)
             return []
         self.enter(saved["stage"])
         self.method.load_state_dict(saved["method"])
@@ -124,5 +140,6 @@ class State:
         for name, generator in self.generators.items():
             generator.set_state(saved["generators"][name].cpu())
         history: History = saved["history"]
-        print(f"going on after epoch {len(history)}, from {file}", file=sys.stderr)
+        if is_first:
+            print(f"going on after epoch {len(history)}, from {file}", file=sys.stderr)
         return history

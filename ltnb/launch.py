@@ -37,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = place.run(options.dataset, options.method, options.seed)
         checkpoint = place.checkpoint(options.dataset, options.method, options.seed)
         run = train(settings, prepared_dataset(place, options.dataset, params), folder, checkpoint)
+        if process_number() == 0:  # known as long as there is a group
+            print(f"{folder}: accuracy {100 * run.metrics['accuracy']:.1f} %")
     finally:
         if distributed.is_initialized():
             distributed.destroy_process_group()
-    if process_number() == 0:
-        print(f"{folder}: accuracy {100 * run.metrics['accuracy']:.1f} %")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def device_of(training: TrainingSettings) -> torch.device:
         raise ValueError("training.device: 'cuda' is not available on this machine; expected 'auto' or 'cpu'")
     if not available or training.device == "cpu":
         return torch.device("cpu")
-    number = int(os.environ.get("LOCAL_RANK", "0"))
+    number = int(os.environ.get("LOCAL_RANK", "0")) if num_processes() > 1 else 0
     if number >= torch.cuda.device_count():
         raise ValueError(
             f"training.processes: {training.processes}, and this machine has {torch.cuda.device_count()} GPUs; "

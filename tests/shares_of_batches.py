@@ -1,7 +1,12 @@
 """What the processes of `tests/test_distributed.py` do: importable, since they are started anew."""
 
+import os
+import signal
+import sys
+import time
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import patch
 
 import torch
 from bars import bars, settings_of
@@ -127,3 +132,46 @@ def raise_in_the_last(message: str) -> None:
     if distributed.process_number() == distributed.num_processes() - 1:
         raise training.NonFiniteLossError(message)
     distributed.wait_for_all()
+
+
+class ErrorOfTwo(Exception):
+    """One that pickle cannot read back."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+def raise_of_two() -> None:
+    raise ErrorOfTwo(1, 2)
+
+
+def end_the_last_by_a_signal() -> None:
+    """As the system does when memory runs out."""
+    if distributed.process_number() == distributed.num_processes() - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    distributed.wait_for_all()
+
+
+def run_on(folder: Path) -> None:
+    """Say who this is, and never end; the first one in a call that does not return to Python."""
+    (folder / str(os.getpid())).touch()
+    if distributed.process_number() == 0:
+        distributed.wait_for_all()
+    time.sleep(1000)
+
+
+def normalise_one_value(_: Path) -> None:
+    own = torch.randn(1, 3)[distributed.own_rows(1)]
+    JointBatchNorm(3)(own)
+
+
+def resume_apart(folder: Path) -> None:
+    """Leave a checkpoint, and go on from where only the first process sees it."""
+    settings = settings_of(processes=distributed.num_processes())
+    with patch.object(Path, "unlink"):  # keep the finished run's checkpoint
+        training.train(settings, bars(), folder / "run", folder / "c.0")
+    training.train(settings, bars(), folder / "run", folder / f"c.{distributed.process_number()}")
+
+
+if __name__ == "__main__":
+    distributed.in_processes(2, run_on, Path(sys.argv[1]))

@@ -108,3 +108,15 @@ def test_scaling_measures_synthesis_with_its_features(load) -> None:
     method.after_epoch(script.EPOCHS - 2, script.EPOCHS)
     assert synthesis.estimated
     assert synthesis.epoch == []
+
+
+def test_processes_are_measured_in_every_way(
+    load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = load("processes")
+    small = ["--encoder", "resnet8", "--batch", "8", "--steps", "1"]
+    monkeypatch.setattr(sys, "argv", ["processes.py", *small])
+    script.main()
+    table = capsys.readouterr().out.splitlines()[2:]
+    assert [line.split()[:2] for line in table] == [["1", "1"], ["1", "2"], ["2", "1"]]
+    assert all(float(line.split()[2]) > 0 for line in table)

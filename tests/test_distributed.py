@@ -1,5 +1,10 @@
 """Several processes on the CPU do what one does with the joined batch, to the precision of float64."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,3 +150,55 @@ def test_an_error_of_one_process_is_the_callers_and_stops_the_others() -> None:
 def test_a_group_of_another_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"training.processes: 3, in a group of 2; expected the same"):
         in_processes(2, training.train, settings_of(processes=3), bars(), tmp_path / "run", None)
+
+
+def test_an_error_that_pickle_cannot_read_back_is_told_all_the_same() -> None:
+    with pytest.raises(RuntimeError, match=r"^ErrorOfTwo: 1 and 2$") as raised:
+        in_processes(1, shares_of_batches.raise_of_two)
+    assert "raise ErrorOfTwo(1, 2)" in str(raised.value.__cause__)
+
+
+def test_a_process_that_a_signal_ends_is_named_and_stops_the_others() -> None:
+    with pytest.raises(ChildProcessError, match=r"^process 1 of 2 was ended by SIGKILL$"):
+        in_processes(2, shares_of_batches.end_the_last_by_a_signal)
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_processes_end_with_the_one_that_started_them(by: signal.Signals, tmp_path: Path) -> None:
+    # What a script starts in the background ignores SIGINT, and so do its children.
+    handling = signal.signal(signal.SIGINT, signal.default_int_handler if by == signal.SIGINT else signal.SIG_IGN)
+    try:
+        parent = subprocess.Popen(
+            [sys.executable, shares_of_batches.__file__, str(tmp_path)], stderr=subprocess.DEVNULL
+        )
+    finally:
+        signal.signal(signal.SIGINT, handling)
+    end = time.monotonic() + 120
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    processes = [int(file.name) for file in tmp_path.iterdir()]
+    assert len(processes) == 2
+    parent.send_signal(by)
+    parent.wait(60)
+    end = time.monotonic() + 20
+    while any(map(is_running, processes)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not any(map(is_running, processes))
+
+
+def test_a_single_value_of_each_channel_is_refused_as_in_one_process(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected more than one value of each channel"):
+        in_processes(2, shares_of_batches.normalise_one_value, tmp_path)
+
+
+def test_processes_that_do_not_see_the_same_checkpoint_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"goes on after epoch [04] and others do not; expected a disk that all"):
+        in_processes(2, shares_of_batches.resume_apart, tmp_path)

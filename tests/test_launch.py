@@ -50,7 +50,8 @@ def test_torchrun_trains_what_the_pipeline_would(project: Path) -> None:
     expected = train(params.run("digits", "bcl", 0), load_dataset(place.data("digits")), project / "expected")
     for file in expected.folder.iterdir():
         assert (place.run("digits", "bcl", 0) / file.name).read_bytes() == file.read_bytes()
-    assert f"accuracy {100 * read(expected.folder).metrics['accuracy']:.1f} %" in done.stdout
+    accuracy = read(expected.folder).metrics["accuracy"]
+    assert done.stdout.splitlines() == [f"{place.run('digits', 'bcl', 0)}: accuracy {100 * accuracy:.1f} %"]
     assert not place.checkpoint("digits", "bcl", 0).exists()
 
 

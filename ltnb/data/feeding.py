@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ltnb.data.image_files import FiledImages
+from ltnb.distributed import end_with_parent
 
 # Batches are decoded in pieces, so that all processes begin with the first one and little lies ahead of its use.
 _PIECE = 32
@@ -76,7 +76,7 @@ class FiledFeed:
             collate_fn=_as_it_is,
             pin_memory=self.device.type == "cuda",
             multiprocessing_context=_clean_processes() if workers else None,
-            worker_init_fn=_end_with_parent,
+            worker_init_fn=_end_with_trainer,
             # Where one process draws random numbers for its workers, no global state is to change.
             generator=torch.Generator(),
         )
@@ -99,16 +99,9 @@ def _clean_processes() -> multiprocessing.context.BaseContext:
     return context
 
 
-def _end_with_parent(_: int) -> None:
+def _end_with_trainer(_: int) -> None:
     """Have this process end when the one that trains is killed: the server, whose child it is, would go on."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    end_with_parent()
 
 
 def _sound(piece: Tensor | Exception) -> Tensor:

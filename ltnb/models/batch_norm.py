@@ -20,7 +20,11 @@ class JointBatchNorm(_BatchNorm):
             raise ValueError(f"expected rows (N, C) or maps (N, C, H, W), got shape {tuple(input.shape)}")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise (N, C) or (N, C, H, W), this process's share of the batch."""
+        """Normalise (N, C) or (N, C, H, W), this process's share of the batch.
+
+        Raises:
+            ValueError: another shape; in training, a single value of each channel in the whole batch.
+        """
         normalised: Tensor
         if num_processes() == 1 or not self.training:
             normalised = super().forward(x)
@@ -30,8 +34,11 @@ class JointBatchNorm(_BatchNorm):
         column = (1, -1, *[1] * (x.ndim - 2))
         with torch.autocast(x.device.type, enabled=False):
             values = x.to(torch.promote_types(x.dtype, torch.float32))
-            own_size = values.new_tensor([float(x.numel() // x.shape[1])])
+            own = x.numel() // x.shape[1]
+            own_size = values.new_tensor([float(own)])
             *sums, size = sum_over_processes(torch.cat([values.sum(over), own_size])).split([x.shape[1], 1])
+            if own <= 1 and size.item() <= 1:  # asked of the device only where it can be
+                raise ValueError("expected more than one value of each channel in the batch, as torch does")
             mean = sums[0] / size
             centred = values - mean.view(column)
             variance = sum_over_processes(centred.square().sum(over)) / size
