@@ -129,10 +129,10 @@ def _process(
     try:
         function(*arguments)
     except Exception as error:
+        # Without leaving the group: NCCL would wait for the others, who wait for this process.
         (folder / f"error-{process}").write_bytes(pickle.dumps(error))
         raise
-    finally:
-        distributed.destroy_process_group()
+    distributed.destroy_process_group()
 
 
 def _shares(total: int) -> list[slice]:
@@ -165,7 +165,8 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(_ctx: Any, own: Tensor) -> Tensor:
         # In half precision the sum would lose what the processes' parts differ in.
-        total = own.to(torch.promote_types(own.dtype, torch.float32), copy=True)
+        dtype = torch.promote_types(own.dtype, torch.float32)
+        total = own.to(dtype, copy=True, memory_format=torch.contiguous_format)  # NCCL refuses others
         distributed.all_reduce(total)
         return total.to(own.dtype)
 

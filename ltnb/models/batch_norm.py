@@ -30,7 +30,9 @@ class JointBatchNorm(_BatchNorm):
         column = (1, -1, *[1] * (x.ndim - 2))
         with torch.autocast(x.device.type, enabled=False):
             values = x.to(torch.promote_types(x.dtype, torch.float32))
-            own_size = values.new_tensor([float(x.numel() // x.shape[1])])
+            own_size = values.new_full(
+                (1,), x.numel() // x.shape[1]
+            )  # a tensor of a list would be copied to the device
             *sums, size = sum_over_processes(torch.cat([values.sum(over), own_size])).split([x.shape[1], 1])
             mean = sums[0] / size
             centred = values - mean.view(column)
