@@ -425,7 +425,7 @@ def train(way: Way, device: torch.device, size: Size) -> Training:
     images = random_images(len(labels)).to(device)
     model = new_model(size, device)
     if way.compiled:
-        model.encoder.compile(backend=size.compiler)
+        model.encoder.compile(backend=size.compiler, dynamic=False)  # as in training
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4, fused=True)
     order, own = Generator().manual_seed(0), Generator(device).manual_seed(0)
     if device.type == "cuda":

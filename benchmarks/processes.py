@@ -23,9 +23,10 @@ from torch import Generator
 from training_step import at_random, on_photographs, processor
 
 from ltnb import params
-from ltnb.distributed import average_gradients, in_processes, num_processes, own_rows, process_number, wait_for_all
+from ltnb.distributed import average_gradients, num_processes, own_rows, process_number, wait_for_all
 from ltnb.methods import MethodSettings
 from ltnb.methods.assembly import Method
+from ltnb.processes import in_processes
 
 FILE = Path(__file__).parents[1] / "params.yaml"
 SIDE = 32

@@ -64,12 +64,15 @@ class Evaluation:
         together = torch.split(torch.arange(self.sizes[part]), _AT_ONCE * num_processes())
         pixels = self.feeds[part].batches([numbers[own_rows(len(numbers))] for numbers in together])
         outputs = []
-        for numbers, images in zip(together, pixels, strict=True):
-            plain = augment(images, "none", self.untouched, self.dataset.settings.image_size).to(
-                torch.get_default_dtype()
-            )
-            plain = normalise(plain, self.dataset.mean.tolist(), self.dataset.std.tolist())
-            outputs.append([joined([own], len(numbers))[0].cpu() for own in function(plain)])
+        # Of a compiled encoder too: to compile it for the sizes of these batches takes longer than it would save, and
+        # after a few sizes torch compiles no more.
+        with torch.compiler.set_stance("force_eager"):
+            for numbers, images in zip(together, pixels, strict=True):
+                plain = augment(images, "none", self.untouched, self.dataset.settings.image_size).to(
+                    torch.get_default_dtype()
+                )
+                plain = normalise(plain, self.dataset.mean.tolist(), self.dataset.std.tolist())
+                outputs.append([joined([own], len(numbers))[0].cpu() for own in function(plain)])
         return tuple(map(torch.cat, zip(*outputs, strict=True)))
 
     def _predictions(self, method: Method, part: str) -> Tensor:

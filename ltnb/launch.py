@@ -33,15 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     settings = params.run(options.dataset, options.method, options.seed)
     if "TORCHELASTIC_RUN_ID" in os.environ:
         distributed.init_process_group(backend())
-    try:
-        folder = place.run(options.dataset, options.method, options.seed)
-        checkpoint = place.checkpoint(options.dataset, options.method, options.seed)
-        run = train(settings, prepared_dataset(place, options.dataset, params), folder, checkpoint)
-        if process_number() == 0:  # known as long as there is a group
-            print(f"{folder}: accuracy {100 * run.metrics['accuracy']:.1f} %")
-    finally:
-        if distributed.is_initialized():
-            distributed.destroy_process_group()
+    folder = place.run(options.dataset, options.method, options.seed)
+    checkpoint = place.checkpoint(options.dataset, options.method, options.seed)
+    run = train(settings, prepared_dataset(place, options.dataset, params), folder, checkpoint)
+    if process_number() == 0:  # known as long as there is a group
+        print(f"{folder}: accuracy {100 * run.metrics['accuracy']:.1f} %")
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

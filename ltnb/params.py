@@ -92,7 +92,7 @@ class TrainingSettings(BaseModel):
         return self.model_copy(update={**plain, "epochs": epochs, "warmup_epochs": epochs // 10})
 
     @model_validator(mode="after")
-    def _decay_has_its_epochs(self) -> Self:
+    def _settings_go_together(self) -> Self:
         if self.schedule != "steps" and self.decay_epochs:
             raise ValueError(
                 f"decay_epochs: {self.decay_epochs} has no effect while schedule is {self.schedule!r}; expected "
@@ -109,6 +109,11 @@ class TrainingSettings(BaseModel):
                     f"decay_epochs: {self.decay_epochs}: expected epochs in rising order, after the "
                     f"{self.warmup_epochs} of the warm-up and before the last, {self.epochs}"
                 )
+        if self.compiled and self.processes > 1:
+            raise ValueError(
+                f"compiled: True does not go with processes: {self.processes}, whose batch normalisations wait for "
+                "each other; expected one of the two"
+            )
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov: True has no effect while momentum is 0; expected a positive momentum")
         return self

@@ -23,16 +23,17 @@ from ltnb.data.draws import Draws, ShareOfDraws
 from ltnb.data.feeding import Feed, feed
 from ltnb.data.prepare import Dataset
 from ltnb.data.views import MIXED_VIEWS, draw
-from ltnb.distributed import in_processes, joined, num_processes, own_rows, process_number, wait_for_all
+from ltnb.distributed import joined, num_processes, own_rows, process_number, wait_for_all
 from ltnb.evaluation import Evaluation
 from ltnb.methods.assembly import Method
 from ltnb.methods.stages import Stage, learning_rate
 from ltnb.params import RunSettings, TrainingSettings
+from ltnb.processes import in_processes
 
 # What decides a run's numbers, relative to the package. `dvc.yaml` names the same files as dependencies.
 CODE = (
     "checkpoints.py", "data", "distributed.py", "evaluation.py", "files.py", "geometry", "inputs.py", "losses",
-    "methods", "models", "params.py", "runs.py", "training.py", "workspace.py",
+    "methods", "models", "params.py", "processes.py", "runs.py", "training.py", "workspace.py",
 )  # fmt: skip
 
 
@@ -327,7 +328,9 @@ def _make_repeatable(training: TrainingSettings, device: torch.device) -> None:
         torch.backends.cudnn.benchmark = not training.deterministic
         # Torch's default would round the factors of convolutions. The losses' products never are: at a temperature of
         # 0.1 ten bits of a cosine are too few.
-        torch.backends.cudnn.conv.fp32_precision = "tf32" if training.precision == "tf32" else "ieee"  # type: ignore[attr-defined]
+        of_convolutions = "tf32" if training.precision == "tf32" else "ieee"
+        torch.backends.cudnn.conv.fp32_precision = of_convolutions  # type: ignore[attr-defined]
+        torch.backends.cudnn.rnn.fp32_precision = of_convolutions  # type: ignore[attr-defined]  # or allow_tf32 fails
         torch.backends.cuda.matmul.fp32_precision = "ieee"
 
 

@@ -13,7 +13,7 @@ from bars import bars, settings_of
 from stateful_methods import STATEFUL
 from torch import Generator, Tensor
 
-from ltnb import distributed, training
+from ltnb import distributed, processes, training
 from ltnb.methods import System
 from ltnb.methods.assembly import Method
 from ltnb.models.batch_norm import JointBatchNorm
@@ -174,4 +174,4 @@ def resume_apart(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    distributed.in_processes(2, run_on, Path(sys.argv[1]))
+    processes.in_processes(2, run_on, Path(sys.argv[1]))

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from ltnb import training
-from ltnb.distributed import in_processes, num_processes, own_rows
+from ltnb.distributed import num_processes, own_rows
 from ltnb.methods import BCL
+from ltnb.processes import in_processes
 from ltnb.runs import read
 
 Found = dict[str, dict[str, Tensor]]

@@ -215,6 +215,11 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ),
         ("{epochs: 10}", "{momentum: 0, nesterov: true}", "7: training: nesterov: True has no effect while momentum"),
         ("{epochs: 10}", "{clip_norm: 0}", "7: training.clip_norm: 0: should be greater than 0"),
+        (
+            "{epochs: 10}",
+            "{compiled: true, processes: 2}",
+            "7: training: compiled: True does not go with processes: 2, whose batch normalisations wait",
+        ),
         ("{epochs: 10}", "{processes: 0}", "7: training.processes: 0: should be greater than or equal to 1"),
         ("{epochs: 10}", "{precision: fp16}", "7: training.precision: 'fp16'"),
         ("{epochs: 10}", "{encoder: resnet9}", "7: training.encoder: 'resnet9'; did you mean resnet8?"),

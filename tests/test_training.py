@@ -233,7 +233,7 @@ def test_cuda_that_is_not_there(dataset: Dataset, tmp_path: Path) -> None:
 
 @pytest.fixture
 def _torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    kinds = torch.backends.cudnn.conv, torch.backends.cuda.matmul
+    kinds = torch.backends.cudnn.conv, torch.backends.cudnn.rnn, torch.backends.cuda.matmul
     before = [kind.fp32_precision for kind in kinds]
     monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -252,6 +252,7 @@ def test_what_is_asked_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
             asked = TrainingSettings(precision=precision, deterministic=deterministic)
             training._make_repeatable(asked, torch.device("cuda", 0))
             assert torch.backends.cudnn.conv.fp32_precision == of_convolutions
+            assert torch.backends.cudnn.allow_tf32 == (of_convolutions == "tf32")
             assert torch.backends.cuda.matmul.fp32_precision == "ieee"
             assert torch.are_deterministic_algorithms_enabled() == deterministic
             assert torch.backends.cudnn.benchmark == (not deterministic)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ltnb.data.image_files import FiledImages
-from ltnb.distributed import end_with_parent
+from ltnb.processes import end_with_parent
 
 # Batches are decoded in pieces, so that all processes begin with the first one and little lies ahead of its use.
 _PIECE = 32
@@ -35,8 +35,12 @@ class HeldFeed:
 
     def batches(self, chosen: Sequence[Tensor]) -> Iterator[Tensor]:
         """Yield the images of each batch."""
-        for rows in chosen:
-            yield self.images[rows.to(self.images.device)]
+        if len(chosen) == 0:
+            return
+        # At once: each copy to a device makes the host wait.
+        of_all = torch.cat(list(chosen)).to(self.images.device)
+        for rows in torch.split(of_all, [len(rows) for rows in chosen]):
+            yield self.images[rows]
 
 
 class FiledFeed:

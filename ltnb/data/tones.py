@@ -37,7 +37,10 @@ def equalise(images: Tensor) -> Tensor:
     """
     levels = torch.round(images.flatten(2) * 255).long()
     counts = levels.new_zeros(*levels.shape[:2], 256, dtype=torch.int32)
-    counts.scatter_add_(2, levels, counts.new_ones(()).expand_as(levels))
+    # Along one axis: of several, torch's deterministic mode writes out every place on an accelerator.
+    channel = torch.arange(levels.shape[0] * levels.shape[1], device=levels.device).view(*levels.shape[:2], 1)
+    places = (256 * channel + levels).flatten()
+    counts.view(-1).scatter_add_(0, places, counts.new_ones(()).expand_as(places))
     darker = counts.cumsum(2, dtype=torch.int32) - counts
     step = darker.gather(2, levels.amax(2, keepdim=True)) // 255
     # Pixels of the lightest level are not counted in n(lightest): the quotient can exceed 255.

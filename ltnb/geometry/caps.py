@@ -12,6 +12,7 @@ nothing is rejected, and narrow caps take no longer than wide ones.
 """
 
 import math
+from functools import cache
 
 import numpy as np
 import torch
@@ -99,7 +100,7 @@ def uniform_cap_angles(shares: Tensor, radii: Tensor, dim: int) -> Tensor:
     # The density is symmetric about 90°, so a cap beyond it is the sphere without the cap around the other pole.
     wide = radii > math.pi / 2
     log_area, _ = _log_area_and_depth(torch.where(wide, math.pi - radii, radii), dim)
-    log_half_sphere, _ = _log_area_and_depth(radii.new_tensor(math.pi / 2), dim)
+    log_half_sphere, _ = _log_area_and_depth(radii.new_full((), math.pi / 2), dim)
     outside = torch.where(wide, (log_area - log_half_sphere).exp() / 2, 0)
     below, above = shares * (1 - outside), 1 - shares + shares * outside
     far = wide & (below > 0.5)
@@ -126,15 +127,20 @@ def truncated_normal_angles(shares: Tensor, radii: Tensor, means: Tensor, stds: 
     Returns:
         θ in [0, r], float64, on the shares' device.
     """
-    shares, radii, means, stds = (angles.detach().double() for angles in (shares, radii, means, stds))
+    device = shares.device
+    angles = torch.broadcast_tensors(  # type: ignore[no-untyped-call]
+        *(angles.detach().double() for angles in (shares, radii, means, stds))
+    )
+    # From an accelerator in one message: the host waits for each.
+    shares, radii, means, stds = angles if device.type == "cpu" else torch.stack(angles).cpu()
     is_point = stds < POINT
     scales = stds.masked_fill(is_point, 1)
-    log_low = special.log_ndtr((-means / scales).cpu().numpy())
-    log_high = special.log_ndtr(((radii - means) / scales).cpu().numpy())
-    log_shares = shares.log().cpu().numpy(), torch.log1p(-shares).cpu().numpy()
+    log_low = special.log_ndtr((-means / scales).numpy())
+    log_high = special.log_ndtr(((radii - means) / scales).numpy())
+    log_shares = shares.log().numpy(), torch.log1p(-shares).numpy()
     quantiles = special.ndtri_exp(np.logaddexp(log_shares[0] + log_high, log_shares[1] + log_low))
-    angles = means + scales * torch.from_numpy(np.asarray(quantiles)).to(means.device)
-    return torch.where(is_point, means, angles).clamp(min=0).minimum(radii)
+    drawn = means + scales * torch.from_numpy(np.asarray(quantiles))
+    return torch.where(is_point, means, drawn).clamp(min=0).minimum(radii).to(device)
 
 
 def _uniform_shares(number: int, generator: torch.Generator) -> Tensor:
@@ -176,11 +182,16 @@ def _log_area_and_depth(angles: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     sines = angles.sin()
     lowest = (sines * math.exp(-TAIL / power)).arcsin() if power else torch.zeros_like(angles)
     spread = angles - lowest
-    nodes = torch.as_tensor(NODES, device=angles.device)
-    weights = torch.as_tensor(WEIGHTS, device=angles.device)
+    nodes, weights = _quadrature(angles.device)
     inside = torch.addcmul(lowest[..., None], spread[..., None], nodes).sin_().div_(sines[..., None]).pow_(power)
     depth = spread * (inside @ weights)
     return power * sines.log() + depth.log(), depth
+
+
+@cache
+def _quadrature(device: torch.device) -> tuple[Tensor, Tensor]:
+    # Kept for each device: copying them there makes the host wait.
+    return torch.as_tensor(NODES, device=device), torch.as_tensor(WEIGHTS, device=device)
 
 
 def _check_dim(dim: int) -> None:
@@ -191,7 +202,7 @@ def _check_dim(dim: int) -> None:
 def _check_caps(centres: Tensor, radii: Tensor) -> None:
     if centres.ndim == 2:
         _check_dim(centres.shape[1])
-    if centres.ndim != 2 or len(centres):
+    if centres.ndim != 2 or (len(centres) and centres.device.type == "cpu"):  # elsewhere the host would wait
         unit_rows("centres", centres)
     _check_angles("radii", radii, len(centres))
 
@@ -202,6 +213,8 @@ def _check_angles(name: str, angles: Tensor, number: int) -> None:
             f"{name} must be a floating-point vector with one angle for each of the {number} centres; "
             f"got shape {tuple(angles.shape)}, dtype {angles.dtype}"
         )
+    if angles.device.type != "cpu":
+        return
     # float32 rounds π up by 9e-8.
     outside = ~((angles >= 0) & (angles.double() <= math.pi + 1e-6))
     if outside.any():

@@ -35,7 +35,10 @@ def draw_positives(y: Tensor, key_labels: Tensor, *, number: int, generator: tor
     # The largest random numbers of a row are a uniform draw; how many candidates there are is not known on the host.
     ranks = torch.rand(candidates.shape, generator=generator, device=y.device).masked_fill_(~candidates, -1)
     values, drawn = ranks.topk(min(number, len(key_labels)), dim=1)
-    return torch.zeros_like(candidates).scatter_(1, drawn, values >= 0)
+    # Along one axis: of several, torch's deterministic mode writes out every place on an accelerator.
+    places = (len(key_labels) * torch.arange(len(y), device=y.device)[:, None] + drawn).flatten()
+    chosen = candidates.new_zeros(candidates.numel()).scatter_(0, places, (values >= 0).flatten())
+    return chosen.view_as(candidates)
 
 
 def k_positive_contrastive(

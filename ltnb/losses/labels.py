@@ -44,6 +44,17 @@ def has_seen_class(y: Tensor, seen: Tensor | None) -> Tensor:
     return seen[y.long()]
 
 
+def class_sizes(y: Tensor, num_classes: int) -> Tensor:
+    """(K,) int64: how many of ``y`` (N,) are of each class.
+
+    ``torch.bincount`` would ask the device for the largest label, and the host wait for the answer.
+
+    >>> class_sizes(torch.tensor([2, 0, 2]), 4)
+    tensor([1, 0, 2, 0])
+    """
+    return torch.zeros(num_classes, dtype=torch.long, device=y.device).index_add(0, y, torch.ones_like(y.long()))
+
+
 def class_numbers(y: Tensor) -> Tensor:
     """(N,) int64 in [0, N): the same number for the same label of ``y`` (N,), whatever integers labels are.
 

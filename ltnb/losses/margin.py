@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ltnb.losses.checks import check_class_counts, check_class_indices, check_matrix, check_positive, check_reduction
+from ltnb.losses.labels import positive_classes
 
 
 def margin_cross_entropy(
@@ -44,8 +45,8 @@ def margin_cross_entropy(
     check_positive("scale", scale)
     check_reduction(reduction)
     dtype, y = torch.promote_types(cosines.dtype, torch.float32), y.long()
-    own_margins = _check_margins(margins, num_classes).to(cosines.device, dtype).expand(num_classes)[y]
-    shifts = torch.zeros_like(cosines, dtype=dtype).scatter(1, y[:, None], own_margins[:, None])
+    of_classes = _check_margins(margins, num_classes).to(cosines.device, dtype).expand(num_classes)
+    shifts = torch.where(positive_classes(y, num_classes), of_classes, 0)
     return F.cross_entropy(scale * (cosines.to(dtype) - shifts), y, reduction=reduction)
 
 

@@ -16,6 +16,7 @@ from ltnb.losses.checks import (
 )
 from ltnb.losses.k_positive import check_queries_and_keys
 from ltnb.losses.partition import log_partition
+from ltnb.losses.softmax import own_class
 
 
 def parametric_contrastive(
@@ -93,7 +94,7 @@ def parametric_contrastive(
         positive_sum = class_sums.index_select(0, y.long()) - z
         num_samples = class_sizes[y.long()] - 1
         sample_logit = torch.linalg.vecdot(z, positive_sum) / temperature
-        centre_logit = centre_logits.gather(1, y.long()[:, None]).squeeze(1)
+        centre_logit = own_class(centre_logits, y)
         total_weight = centre_weight + sample_weight * num_samples
         positive_logit = (centre_weight * centre_logit + sample_weight * sample_logit) / total_weight
 

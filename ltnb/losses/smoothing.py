@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ltnb.losses.checks import check_class_counts, check_class_indices
+from ltnb.losses.labels import positive_classes
 
 
 def smoothing_factors(class_counts: Tensor | Sequence[int], *, head: float, tail: float) -> Tensor:
@@ -77,5 +78,4 @@ def smoothed_labels(y: Tensor, factors: Tensor, num_classes: int) -> Tensor:
         raise ValueError(f"factors must lie in [0, 1], got {factors.tolist()}")
     y = y.long()
     own = factors[y][:, None]
-    labels = (own / (num_classes - 1)).repeat(1, num_classes)
-    return labels.scatter(1, y[:, None], 1 - own)
+    return torch.where(positive_classes(y, num_classes), 1 - own, own / (num_classes - 1))

@@ -39,7 +39,7 @@ def focal_terms(log_p: Tensor, gamma: float) -> Tensor:
 
 def own_class(values: Tensor, y: Tensor) -> Tensor:
     """What (N, K) `values` hold of each sample's own class y (N,): (N,)."""
-    return values.gather(1, y.long()[:, None]).squeeze(1)
+    return values[torch.arange(len(values), device=values.device), y.long()]
 
 
 def reduce_samples(losses: Tensor, reduction: str) -> Tensor:

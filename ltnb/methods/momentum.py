@@ -44,7 +44,10 @@ class MomentumContrast(Contrast):
         self.key_projector = copy.deepcopy(self.projector)
         self.register_buffer("queue", torch.zeros(settings.queue_size, settings.projection_dim))
         self.register_buffer("queue_labels", torch.full((settings.queue_size,), -1))
-        self.queue_is_full = False
+        self.filled: int | None = None  # keys in the queue; of a loaded one only the device knows
+        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
+            lambda contrast, _: setattr(contrast, "filled", None)
+        )
         self.step: tuple[Tensor, Tensor] | None = None
 
     def untrained(self) -> tuple[nn.Module, ...]:
@@ -88,6 +91,7 @@ class MomentumContrast(Contrast):
             return
         keys, key_labels = self.step
         size = len(self.queue)
+        self.filled = min(self._filled() + len(keys), size)
         self.queue.copy_(torch.cat([keys.to(self.queue.dtype), self.queue])[:size])
         self.queue_labels.copy_(torch.cat([key_labels, self.queue_labels])[:size])
         self.step = None
@@ -95,11 +99,9 @@ class MomentumContrast(Contrast):
             torch._foreach_lerp_(list(follower.parameters()), list(leader.parameters()), 1 - self.settings.key_momentum)
 
     def _filled(self) -> int:
-        if not self.queue_is_full:  # asked of the device only until it is
-            filled = int((self.queue_labels >= 0).sum())
-            self.queue_is_full = filled == len(self.queue)
-            return filled
-        return len(self.queue)
+        if self.filled is None:
+            self.filled = int((self.queue_labels >= 0).sum())
+        return self.filled
 
 
 class KPositiveContrast(MomentumContrast):

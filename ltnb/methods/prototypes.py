@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ltnb import geometry
+from ltnb.losses.labels import class_sizes
 from ltnb.methods.settings import MethodSettings
 from ltnb.models.heads import Projector
 
@@ -77,7 +78,7 @@ class AveragedPrototypes(Prototypes):
     def update(self, z: Tensor, y: Tensor) -> None:
         """Move the prototypes of the classes in ``y`` (N,) towards their unit rows in ``z`` (N, p)."""
         sums = torch.zeros_like(self.means).index_add(0, y, z.to(self.means.dtype))
-        counts = torch.bincount(y, minlength=len(self.means))
+        counts = class_sizes(y, len(self.means))
         present = (counts > 0)[:, None]
         batch_means = sums / counts.clamp(min=1)[:, None]
         momentum = torch.where(self.seen, self.momentum, 0.0)[:, None]

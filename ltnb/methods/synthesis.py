@@ -6,12 +6,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ltnb import geometry
+from ltnb.losses.labels import class_sizes
 from ltnb.methods.settings import MethodSettings
 
 
 def lacking(y: Tensor, num_classes: int) -> Tensor:
     """Return (K,) how many more samples each class needs to be as large as the largest class of ``y``."""
-    counts = torch.bincount(y, minlength=num_classes)
+    counts = class_sizes(y, num_classes)
     return counts.max() - counts
 
 
@@ -42,13 +43,13 @@ class UpSampling(Synthesis):
 
     def forward(self, z: Tensor, y: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return (M, p) repeated rows of ``z`` and their classes (M,)."""
-        class_sizes = torch.bincount(y, minlength=self.num_classes)
-        wanted = torch.where(class_sizes > 0, lacking(y, self.num_classes), 0)
+        in_batch = class_sizes(y, self.num_classes)
+        wanted = torch.where(in_batch > 0, lacking(y, self.num_classes), 0)
         classes = torch.repeat_interleave(torch.arange(self.num_classes, device=y.device), wanted)
-        sizes = class_sizes[classes]
+        sizes = in_batch[classes]
         position = (torch.rand(len(classes), generator=generator, device=y.device) * sizes).long().clamp(max=sizes - 1)
         by_class = torch.argsort(y, stable=True)
-        first = class_sizes.cumsum(0) - class_sizes
+        first = in_batch.cumsum(0) - in_batch
         chosen = by_class[first[classes] + position]
         return z[chosen], classes
 
@@ -88,13 +89,16 @@ class SupportSynthesis(Synthesis):
         for name in ("radii", "angle_means", "angle_stds"):
             self.register_buffer(name, torch.zeros(num_classes))
         self.register_buffer("estimated", torch.tensor(False))
-        self.has_supports = False
+        self.has_supports: bool | None = None  # of a loaded state only the device knows
+        self.register_load_state_dict_post_hook(  # type: ignore[no-untyped-call]
+            lambda synthesis, _: setattr(synthesis, "has_supports", None)
+        )
         self.epoch: list[tuple[Tensor, Tensor]] = []
 
     def forward(self, z: Tensor, y: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return (M, p) synthetic unit rows and their classes (M,); none before supports are estimated."""
-        if not self.has_supports:
-            self.has_supports = bool(self.estimated)  # asked of the device only until there are some
+        if self.has_supports is None:
+            self.has_supports = bool(self.estimated)
         if not self.has_supports:
             return z[:0].detach(), y[:0]
         num_classes = len(self.class_counts)
@@ -129,6 +133,7 @@ class SupportSynthesis(Synthesis):
             for name, value in supports._asdict().items():
                 getattr(self, name).copy_(value)
             self.estimated.fill_(True)
+            self.has_supports = True
         self.epoch = []
 
     def _supports(self, z: Tensor, y: Tensor) -> geometry.Supports:

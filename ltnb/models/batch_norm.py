@@ -35,7 +35,7 @@ class JointBatchNorm(_BatchNorm):
         with torch.autocast(x.device.type, enabled=False):
             values = x.to(torch.promote_types(x.dtype, torch.float32))
             own = x.numel() // x.shape[1]
-            own_size = values.new_tensor([float(own)])
+            own_size = values.new_full((1,), own)  # a tensor of a list would be copied to the device
             *sums, size = sum_over_processes(torch.cat([values.sum(over), own_size])).split([x.shape[1], 1])
             if own <= 1 and size.item() <= 1:  # asked of the device only where it can be
                 raise ValueError("expected more than one value of each channel in the batch, as torch does")
