@@ -245,6 +245,8 @@ def test_training_curves_are_means_over_seeds_where_there_are_values() -> None:
     np.testing.assert_allclose(accuracy.lines[0].get_xydata(), [[2, 50]])
     np.testing.assert_allclose(loss.lines[0].get_xydata(), [[1, 3], [2, 1.5]])
     assert accuracy.lines[0].get_color() == STYLES["ce"].colour
+    assert accuracy.lines[0].get_marker() == STYLES["ce"].marker  # of a single point no line is to be seen
+    assert loss.lines[0].get_marker() in ("", "None")
     assert (accuracy.get_xlabel(), accuracy.get_ylabel()) == ("epoch", "accuracy [%]")
 
 

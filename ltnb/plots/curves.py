@@ -39,7 +39,7 @@ def training_curves(history: pd.DataFrame, panels: Mapping[str, str], *, title: 
         scale = 100 if label.endswith("[%]") else 1
         for method, of_method in history.dropna(subset=[column]).groupby("method", sort=False):
             spread = of_method.groupby("epoch")[column].agg(["mean", "std"]) * scale
-            _line(ax, str(method), spread.index.to_numpy(dtype=float), spread, marked=False)
+            _line(ax, str(method), spread.index.to_numpy(dtype=float), spread, marked=len(spread) == 1)
         ax.set(xlabel="epoch", ylabel=label)
     for ax in axes.flat[len(panels) :]:
         ax.remove()
