@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 from scipy import special
@@ -20,6 +20,14 @@ from ltnb.methods import System
 from ltnb.params import ParamsError
 
 DATA = "Digits with imbalance factor 100 and a ResNet-8, not CIFAR."
+
+
+def measured_on(params: Mapping[str, Any]) -> str:
+    """A sentence that says what a run, whose ``params.json`` is given, was trained on: `DATA` of the default one."""
+    dataset, encoder = params["dataset"], params["training"]["encoder"]
+    if (dataset["source"], dataset["imbalance"], encoder) == ("digits", 100, "resnet8"):
+        return DATA
+    return f"The data set {params['dataset_name']} (imbalance {dataset['imbalance']}) and the encoder {encoder}."
 
 
 class Interval(NamedTuple):

@@ -83,5 +83,5 @@ def main(name: str) -> None:
 if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
-    except (ParamsError, FileNotFoundError) as error:
+    except (ParamsError, OSError) as error:
         sys.exit(str(error))

@@ -332,3 +332,16 @@ def test_differences_that_stand_for_themselves_restrict_a_claim_and_do_not_refut
     ]  # fmt: skip
     assert "Somewhere else." in evidence.findings[0].detail
     assert evidence.findings[1].detail.startswith("For one. All: ")
+
+
+def test_what_a_run_was_trained_on_is_said() -> None:
+    params = {
+        "dataset_name": "pets",
+        "dataset": {"source": "digits", "imbalance": 100.0},
+        "training": {"encoder": "resnet8"},
+    }
+    assert ablations.measured_on(params) == ablations.DATA
+    for change in ({"dataset": {"source": "folder", "imbalance": 100.0}}, {"training": {"encoder": "resnet32"}}):
+        assert ablations.measured_on(params | change).startswith(
+            "The data set pets (imbalance 100.0) and the encoder r"
+        )

@@ -1,3 +1,5 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,12 @@ def test_after_an_error_the_old_file_stands_and_nothing_is_left(tmp_path: Path) 
         raise RuntimeError
     assert file.read_text() == "old"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    with pytest.raises(OSError, match=rf"No space left on device: '{file}'"), replacing(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(FileNotFoundError, match="'elsewhere'"), replacing(file):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "elsewhere")
+    assert not list(tmp_path.iterdir())

@@ -209,6 +209,17 @@ def test_angle_maps_are_ordered_by_class_size() -> None:
     assert norm(120) == pytest.approx(0.5)  # three classes: white at 120°
 
 
+def test_what_stands_above_a_single_matrix_is_as_wide_as_that() -> None:
+    title = "Angles between class means, test features, mean of 3 seeds"
+    for panels, lines in (({"a": np.eye(2)}, 2), ({"a": np.eye(2), "b": np.eye(2)}, 1)):
+        figure = plots.angle_maps(panels, [2, 1], ["x", "y"], title=title)
+        assert figure.get_suptitle().count("\n") == lines - 1
+        figure.draw_without_rendering()
+        for text in figure.texts:
+            assert text.get_window_extent().x0 >= 0
+    plt.close("all")
+
+
 def test_confusion_maps_show_shares_of_the_true_class() -> None:
     figure = plots.confusion_maps({"a": np.array([[3, 1], [0, 2]])}, [10, 5], ["x", "y"], title="t")
     (ax,) = (ax for ax in figure.axes if ax.images)
@@ -245,6 +256,8 @@ def test_training_curves_are_means_over_seeds_where_there_are_values() -> None:
     np.testing.assert_allclose(accuracy.lines[0].get_xydata(), [[2, 50]])
     np.testing.assert_allclose(loss.lines[0].get_xydata(), [[1, 3], [2, 1.5]])
     assert accuracy.lines[0].get_color() == STYLES["ce"].colour
+    assert accuracy.lines[0].get_marker() == STYLES["ce"].marker  # of a single point no line is to be seen
+    assert loss.lines[0].get_marker() in ("", "None")
     assert (accuracy.get_xlabel(), accuracy.get_ylabel()) == ("epoch", "accuracy [%]")
 
 
@@ -267,6 +280,24 @@ def test_by_class_size_draws_test_solid_and_training_dashed() -> None:
     assert ax.xaxis_inverted()  # the head on the left
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts == ["BCL", "test images", "training images", "regular simplex"]
+
+
+@pytest.mark.parametrize(("classes", "points"), [(20, 20), (22, 2)])
+def test_of_many_classes_those_of_one_size_are_averaged(classes: int, points: int) -> None:
+    frame = pd.DataFrame(
+        [
+            {"method": "ce", "seed": s, "split": "test", "measure": "m", "class": k, "class_count": n, "value": k + s}
+            for s in (0, 2)
+            for k in range(classes)
+            for n in (30 if k < classes // 2 else 3,)
+        ]
+    )
+    (ax,) = plots.by_class_size(frame, {"m": "length"}, title="t").axes
+    drawn = ax.lines[0].get_xydata()
+    assert len(drawn) == points
+    assert ax.lines[0].get_marker() == STYLES["ce"].marker
+    if points == 2:
+        np.testing.assert_allclose(drawn, [[3, 17], [30, 6]])  # means of 11 … 21 and 0 … 10, and of the seeds
 
 
 def test_bars_stand_in_the_order_of_size_and_count_in_per_cent() -> None:

@@ -58,13 +58,17 @@ class FiledFeed:
         Raises:
             FileNotFoundError: a file has gone since the data set was prepared.
             ValueError: one has other bytes than then; the message names it.
+            MemoryError: shared memory is too small for the pieces that lie ahead.
         """
         pieces = [piece.tolist() for rows in chosen for piece in torch.split(rows, _PIECE)]
         decoded = iter(self._decoded(pieces))
         try:
             for rows in chosen:
-                parts = [_sound(next(decoded)).to(self.device, non_blocking=True) for _ in torch.split(rows, _PIECE)]
-                yield parts[0] if len(parts) == 1 else torch.cat(parts)
+                batch = torch.empty(len(rows), *self.images.shape[1:], dtype=torch.uint8, device=self.device)
+                # Each piece is let go as soon as it is copied: shared memory holds no more than those ahead.
+                for part in torch.split(batch, _PIECE):
+                    part.copy_(_sound(next(decoded)), non_blocking=True)
+                yield batch
         finally:
             # Ends the processes. Of an error's traceback, which holds this frame, they would wait for the garbage
             # collection, in which the queues that tell them to end may go first.
@@ -127,7 +131,13 @@ class _Pieces(Dataset[Tensor]):
     def __getitems__(self, rows: list[int]) -> Tensor | Exception:
         # Shared from the start: a piece of another kind is copied on its way to the process that trains.
         piece = torch.empty(len(rows), *self.images.shape[1:], dtype=torch.uint8)
-        piece.share_memory_()  # type: ignore[no-untyped-call]
+        try:
+            piece.share_memory_()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            return MemoryError(
+                f"shared memory has no room for {piece.nbytes / 2**20:.0f} MiB more ({error}); expected twice as much "
+                "for every process that decodes: in a container, a larger `--shm-size`"
+            )
         try:
             self.images.decode(rows, piece)
         except (OSError, ValueError) as error:

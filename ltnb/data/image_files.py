@@ -186,6 +186,9 @@ def _decode(file: str | Path, size: int) -> Image.Image:
 def _decoded(content: bytes, file: str | Path, size: int) -> Image.Image:
     try:
         with Image.open(io.BytesIO(content)) as image:
+            mode = image.mode
+            if mode[0] in "IF":  # which Pillow would cut off at 255
+                raise ValueError(f"its pixels are more than bytes ({mode}); expected 8 bits a channel")
             colours = image.convert("RGB")
     except UnidentifiedImageError as error:  # whose message names the memory
         raise ValueError(f"{file} cannot be decoded: no format that Pillow knows") from error

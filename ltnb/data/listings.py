@@ -56,8 +56,8 @@ def folder(root: Path) -> Listing:
 
     Raises:
         FileNotFoundError: a folder is missing.
-        ValueError: the two parts have other classes, there are fewer than two, one is without an image, or something
-            in its folder is no image; the message names it.
+        ValueError: the two parts have other classes, there are fewer than two, one has a name that is not in UTF-8 or
+            is without an image, or something in its folder is no image; the message names it.
     """
     classes = {}
     for part in PARTS:
@@ -65,6 +65,9 @@ def folder(root: Path) -> Listing:
         if not place.is_dir():
             raise FileNotFoundError(f"{place} is missing; expected images in {root}/{{train,test}}/<class>/")
         classes[part] = sorted(entry.name for entry in place.iterdir() if entry.is_dir() and entry.name[0] != ".")
+        for name in classes[part]:
+            if not name.isascii() and os.fsencode(name).decode("utf-8", "replace") != name:
+                raise ValueError(f"{place}: {os.fsencode(name)!r} is no name in UTF-8; expected one of every class")
     for part, other in (PARTS, PARTS[::-1]):
         alone = set(classes[part]) - set(classes[other])
         if alone:
@@ -135,7 +138,7 @@ def _entries(root: Path, file: Path, classes: int | None, seen: dict[str, str]) 
     if not file.is_file():
         raise FileNotFoundError(f"{file} is missing; expected a list of images, lines `path label`")
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8-sig").splitlines()  # of Windows, with a mark of UTF-8 at the head
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not text in UTF-8 ({error}); expected lines `path label`") from None
     found = []

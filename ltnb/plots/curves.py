@@ -39,7 +39,7 @@ def training_curves(history: pd.DataFrame, panels: Mapping[str, str], *, title: 
         scale = 100 if label.endswith("[%]") else 1
         for method, of_method in history.dropna(subset=[column]).groupby("method", sort=False):
             spread = of_method.groupby("epoch")[column].agg(["mean", "std"]) * scale
-            _line(ax, str(method), spread.index.to_numpy(dtype=float), spread, marked=False)
+            _line(ax, str(method), spread.index.to_numpy(dtype=float), spread, marked=len(spread) == 1)
         ax.set(xlabel="epoch", ylabel=label)
     for ax in axes.flat[len(panels) :]:
         ax.remove()
@@ -52,6 +52,8 @@ def by_class_size(
     frame: pd.DataFrame, panels: Mapping[str, str], *, title: str, simplex: Mapping[str, float] | None = None
 ) -> Figure:
     """Values of single classes against the number of training images: mean and standard deviation over seeds.
+
+    Of more than 20 classes those of one size are averaged first: a line through all of them would go up and down.
 
     Args:
         frame: columns method, seed, split, measure, class, class_count, value, of one space and centring, as
@@ -70,6 +72,8 @@ def by_class_size(
     for ax, (measure, label) in zip(axes.flat, panels.items(), strict=False):
         chosen = of_classes[of_classes["measure"] == measure]
         for (method, split), values in chosen.groupby(["method", "split"], sort=False):
+            if values["class"].nunique() > 20:
+                values = values.groupby(["seed", "class_count"], as_index=False)["value"].mean().assign(**{"class": 0})
             spread = values.groupby(["class_count", "class"])["value"].agg(["mean", "std"]).reset_index()
             x = spread["class_count"].to_numpy(dtype=float)
             _line(ax, str(method), x, spread, marked=len(spread) <= 20, dashed=split == "train")

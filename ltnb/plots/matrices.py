@@ -1,6 +1,7 @@
 """Class-by-class matrices as heat maps: angles between class means, and confusion."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -123,11 +124,12 @@ def _matrices(
         ax.grid(visible=False)
     for ax in axes.flat[len(matrices) :]:
         ax.remove()
-    figure.suptitle(title)
+    width = 42 * columns  # characters that fit above so many
+    figure.suptitle(fill(title, width))
     bar = figure.colorbar(
         ScalarMappable(norm, colours), ax=list(axes.flat[: len(matrices)]), location="top", aspect=40, shrink=0.8
     )
-    bar.set_label(legend)
+    bar.set_label(fill(legend, width))
     bar.outline.set_visible(False)
     return figure
 

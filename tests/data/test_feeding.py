@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -61,6 +62,31 @@ def test_reading_changes_no_global_state(parts):
     before = torch.random.get_rng_state()
     list(feed(parts["files"], CPU).batches(torch.arange(90).split(45)))
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_pieces_are_let_go_once_they_are_copied(parts, monkeypatch):
+    pieces = []
+
+    def kept(piece):
+        pieces.append(weakref.ref(piece))
+        assert sum(piece() is not None for piece in pieces) <= 2  # this one, and the one that was copied last
+        return piece
+
+    monkeypatch.setattr(feeding, "_PIECE", 9)
+    monkeypatch.setattr(feeding, "_sound", kept)
+    (batch,) = feed(parts["files"], CPU).batches([torch.arange(90)])
+    assert len(pieces) == 10
+    assert torch.equal(batch, parts["auto"])
+
+
+def test_too_little_shared_memory_is_told(parts, monkeypatch):
+    def full(_):
+        raise RuntimeError("No space left on device (28)")
+
+    images = feed(parts["files"], CPU)
+    monkeypatch.setattr(torch.Tensor, "share_memory_", full)
+    with pytest.raises(MemoryError, match=r"^shared memory has no room .*No space left.*`--shm-size`"):
+        list(images.batches([torch.arange(5)]))
 
 
 @pytest.mark.parametrize("rows", [90, 5])  # by other processes, and by this one

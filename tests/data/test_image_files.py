@@ -85,6 +85,18 @@ def test_a_damaged_image_is_named(tmp_path, ending, damage):
         files.read(torch.arange(3), 30)
 
 
+@pytest.mark.parametrize(
+    ("kind", "ending"), [("uint16", "png"), ("uint16", "tif"), ("int32", "tif"), ("float32", "tif")]
+)
+def test_pixels_of_more_than_a_byte_are_not_cut_off(tmp_path, kind, ending):
+    files = stored(tmp_path, np.full((8, 8), 1000, dtype=kind), ending=ending)
+    for work in (files.read, files.examine):
+        with pytest.raises(
+            ValueError, match=rf"{tmp_path}/0\.{ending} cannot be decoded: .* expected 8 bits a channel"
+        ):
+            work(torch.tensor([0]), 8)
+
+
 def test_a_missing_image_is_named(tmp_path):
     files = stored(tmp_path, random_image(0, 8, 8))
     files.files[0].unlink()

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -82,6 +83,13 @@ def test_what_is_no_image_is_named(root, name):
         folder(root)
 
 
+def test_a_class_whose_name_nobody_can_write_down_is_told(root):
+    for part in ("train", "test"):
+        (root / part / "cat").rename(root / part / os.fsdecode(b"chat-\xe9"))
+    with pytest.raises(ValueError, match=rf"{root}/train: b'chat-.xe9' is no name in UTF-8"):
+        folder(root)
+
+
 def test_one_class_is_none(tmp_path):
     write_folder(tmp_path, {"train": {"ant": 1}, "test": {"ant": 1}})
     with pytest.raises(ValueError, match=rf"{tmp_path}/train has 1 classes; expected at least two"):
@@ -106,6 +114,13 @@ def test_a_path_in_a_list_may_have_spaces_and_a_line_may_be_empty(root):
     text = train.read_text().replace("ant/000.png 0", "ant/000.png\t0\n\n")
     train.write_text(text)
     assert len(lists(root, train, test).files) == 10
+
+
+def test_a_list_may_be_one_of_windows(root):
+    train, test = write_lists(root)
+    listing = lists(root, train, test)
+    train.write_bytes(b"\xef\xbb\xbf" + train.read_bytes().replace(b"\n", b"  \r\n"))
+    assert lists(root, train, test) == listing
 
 
 @pytest.mark.parametrize(
