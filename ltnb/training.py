@@ -328,10 +328,8 @@ def _make_repeatable(training: TrainingSettings, device: torch.device) -> None:
         torch.backends.cudnn.benchmark = not training.deterministic
         # Torch's default would round the factors of convolutions. The losses' products never are: at a temperature of
         # 0.1 ten bits of a cosine are too few.
-        of_convolutions = "tf32" if training.precision == "tf32" else "ieee"
-        torch.backends.cudnn.conv.fp32_precision = of_convolutions  # type: ignore[attr-defined]
-        torch.backends.cudnn.rnn.fp32_precision = of_convolutions  # type: ignore[attr-defined]  # or allow_tf32 fails
-        torch.backends.cuda.matmul.fp32_precision = "ieee"
+        torch.backends.cudnn.allow_tf32 = training.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def _mean_terms(terms: list[dict[str, Tensor]], settings: RunSettings, epoch: int, stage: Stage) -> dict[str, float]:

@@ -233,27 +233,24 @@ def test_cuda_that_is_not_there(dataset: Dataset, tmp_path: Path) -> None:
 
 @pytest.fixture
 def _torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    kinds = torch.backends.cudnn.conv, torch.backends.cudnn.rnn, torch.backends.cuda.matmul
-    before = [kind.fp32_precision for kind in kinds]
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
+    for kind, name in ((torch.backends.cudnn, "benchmark"), (torch.backends.cudnn, "allow_tf32")):
+        monkeypatch.setattr(kind, name, getattr(kind, name))
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", torch.backends.cuda.matmul.allow_tf32)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     yield
     torch.use_deterministic_algorithms(False)
-    for kind, precision in zip(kinds, before, strict=True):
-        kind.fp32_precision = precision
 
 
 @pytest.mark.usefixtures("_torch_as_it_was")
 def test_what_is_asked_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a run before has asked; only a machine with one can tell whether it is heeded."""
     monkeypatch.setattr(torch.cuda, "set_device", lambda _device: None)
-    for precision, of_convolutions in (("float32", "ieee"), ("tf32", "tf32"), ("bfloat16", "ieee")):
+    for precision, of_convolutions in (("float32", False), ("tf32", True), ("bfloat16", False)):
         for deterministic in (True, False):
             asked = TrainingSettings(precision=precision, deterministic=deterministic)
             training._make_repeatable(asked, torch.device("cuda", 0))
-            assert torch.backends.cudnn.conv.fp32_precision == of_convolutions
-            assert torch.backends.cudnn.allow_tf32 == (of_convolutions == "tf32")
-            assert torch.backends.cuda.matmul.fp32_precision == "ieee"
+            assert torch.backends.cudnn.allow_tf32 == of_convolutions
+            assert not torch.backends.cuda.matmul.allow_tf32
             assert torch.are_deterministic_algorithms_enabled() == deterministic
             assert torch.backends.cudnn.benchmark == (not deterministic)
 
@@ -263,6 +260,8 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     settings = TrainingSettings(processes=4)
     monkeypatch.setenv("LOCAL_RANK", "1")
+    assert training.device_of(TrainingSettings()) == torch.device("cuda", 0)  # of a group that is no more
+    monkeypatch.setattr(training, "num_processes", lambda: 4)
     assert training.device_of(settings) == torch.device("cuda", 1)
     monkeypatch.setenv("LOCAL_RANK", "2")
     with pytest.raises(ValueError, match=r"training.processes: 4, and this machine has 2 GPUs; expected one for each"):
