@@ -18,7 +18,7 @@ the true class. ``embeddings.npz`` has ``train_clean_labels``; ``train_labels`` 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,36 @@ from ltnb.files import replacing
 
 
 @dataclass(frozen=True)
+class Arrays(Mapping[str, np.ndarray]):
+    """The arrays of an ``.npz`` file by name, each read anew when it is asked for: those of many runs need memory."""
+
+    file: Path
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, file: Path) -> "Arrays":
+        """Look at which arrays ``file`` has."""
+        with np.load(file, allow_pickle=False) as arrays:
+            return cls(file, tuple(arrays.files))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Read one."""
+        if name not in self.names:
+            raise KeyError(name)
+        with np.load(self.file, allow_pickle=False) as arrays:
+            array: np.ndarray = arrays[name]
+            return array
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        """Return the number of arrays."""
+        return len(self.names)
+
+
+@dataclass(frozen=True)
 class Run:
     """A finished run, read back from its folder."""
 
@@ -39,7 +69,7 @@ class Run:
     params: dict[str, Any]
     metrics: dict[str, float]
     history: pd.DataFrame
-    embeddings: dict[str, np.ndarray]
+    embeddings: Mapping[str, np.ndarray]
 
     @property
     def dataset(self) -> str:
@@ -89,12 +119,10 @@ def read(folder: Path) -> Run:
     for name in ("metrics.json", "params.json", "history.csv", "embeddings.npz"):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder / name} is missing; expected a finished run (see `make repro`)")
-    with np.load(folder / "embeddings.npz", allow_pickle=False) as arrays:
-        embeddings = dict(arrays)
     return Run(
         folder=folder,
         params=json.loads((folder / "params.json").read_text(encoding="utf-8")),
         metrics=json.loads((folder / "metrics.json").read_text(encoding="utf-8")),
         history=pd.read_csv(folder / "history.csv"),
-        embeddings=embeddings,
+        embeddings=Arrays.of(folder / "embeddings.npz"),
     )

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 from unittest.mock import patch
@@ -27,6 +28,13 @@ BATCHES = {
 }
 COUNTS = [14, 6, 3, 2]
 SYSTEMS = {system.model_fields["system"].default: system for system in get_args(System)}
+WITH_CONTRAST = ("supcon", "bcl", "featrecon", "bce3s", "kcl", "proco")
+#: All batches for one system of each kind of contrast, and one batch, of uneven shares, for the others.
+CASES = [
+    (system, batch)
+    for system in SYSTEMS
+    for batch in (BATCHES if system in WITH_CONTRAST else ["the last share without a positive"])
+]
 
 
 def images_of(number: int) -> Tensor:
@@ -72,7 +80,7 @@ def steps_of_every_system(file: Path) -> None:
     """Write `two_steps` of every system on every batch."""
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
-    found = {f"{system}, {name}": two_steps(system, BATCHES[name]) for system in SYSTEMS for name in BATCHES}
+    found = {f"{system}, {batch}": two_steps(system, BATCHES[batch]) for system, batch in CASES}
     torch.save(found, file.with_suffix(f".{distributed.process_number()}"))
 
 
@@ -160,17 +168,25 @@ def run_on(folder: Path) -> None:
     time.sleep(1000)
 
 
-def normalise_one_value(_: Path) -> None:
-    own = torch.randn(1, 3)[distributed.own_rows(1)]
-    JointBatchNorm(3)(own)
-
-
-def resume_apart(folder: Path) -> None:
-    """Leave a checkpoint, and go on from where only the first process sees it."""
+def refused(file: Path) -> None:
+    """Write what a group says of a run for another one, of a batch of one row, and of a checkpoint on another disk."""
     settings = settings_of(processes=distributed.num_processes())
+    own = torch.randn(1, 3)[distributed.own_rows(1)]
+    checkpoint = file.with_suffix(f".c{distributed.process_number()}")
     with patch.object(Path, "unlink"):  # keep the finished run's checkpoint
-        training.train(settings, bars(), folder / "run", folder / "c.0")
-    training.train(settings, bars(), folder / "run", folder / f"c.{distributed.process_number()}")
+        training.train(settings, bars(), file.with_suffix(".run"), file.with_suffix(".c0"))
+    calls: dict[str, Callable[[], Any]] = {
+        "another size": lambda: training.train(settings_of(processes=3), bars(), file.with_suffix(".run")),
+        "a single value": lambda: JointBatchNorm(3)(own),
+        "two disks": lambda: training.train(settings, bars(), file.with_suffix(".run"), checkpoint),
+    }
+    told = {}
+    for name, call in calls.items():
+        try:
+            call()
+        except ValueError as error:
+            told[name] = str(error)
+    torch.save(told, file.with_suffix(f".{distributed.process_number()}"))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Several processes on the CPU do what one does with the joined batch, to the precision of float64."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,15 +14,13 @@ import numpy as np
 import pytest
 import shares_of_batches
 import torch
-from bars import bars, settings_of
-from shares_of_batches import BATCHES, SYSTEMS
+from shares_of_batches import CASES
 from stateful_methods import STATEFUL
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from ltnb import training
 from ltnb.distributed import num_processes, own_rows
-from ltnb.methods import BCL
 from ltnb.processes import in_processes
 from ltnb.runs import read
 
@@ -61,8 +60,8 @@ def test_rows_are_joined_in_their_order_with_gradient_from_every_process(tmp_pat
         assert found["bytes"].tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_batch_normalisation_is_that_of_the_whole_batch(number: int, tmp_path: Path) -> None:
+def test_batch_normalisation_is_that_of_the_whole_batch(tmp_path: Path) -> None:
+    number = 3
     processes = of_processes(number, shares_of_batches.normalisations, tmp_path)
     for shape in processes[0]:
         generator = torch.Generator().manual_seed(0)
@@ -101,8 +100,7 @@ def of_one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Tens
     return of_one_process(shares_of_batches.steps_of_every_system, tmp_path_factory.mktemp("one"))
 
 
-@pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(("system", "batch"), CASES)
 @pytest.mark.parametrize("number", ["of_two", "of_three"])
 def test_terms_gradients_and_state_are_those_of_one_process(
     number: str, system: str, batch: str, of_one: Found, request: pytest.FixtureRequest
@@ -134,23 +132,9 @@ def test_two_processes_train_the_weights_of_one(number: int, trained: tuple[Path
         np.testing.assert_allclose(together.embeddings[name], values, rtol=1e-9, atol=1e-11, err_msg=name)
 
 
-def test_a_run_starts_its_processes_and_ends_the_same_twice(tmp_path: Path) -> None:
-    settings = settings_of(BCL(), processes=2)
-    first = training.train(settings, bars(), tmp_path / "first", tmp_path / "c.pt")
-    training.train(settings, bars(), tmp_path / "second")
-    for file in first.folder.iterdir():
-        assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()
-    assert not (tmp_path / "c.pt").exists()
-
-
 def test_an_error_of_one_process_is_the_callers_and_stops_the_others() -> None:
     with pytest.raises(training.NonFiniteLossError, match=r"^as it was$"):
         in_processes(2, shares_of_batches.raise_in_the_last, "as it was")
-
-
-def test_a_group_of_another_size_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"training.processes: 3, in a group of 2; expected the same"):
-        in_processes(2, training.train, settings_of(processes=3), bars(), tmp_path / "run", None)
 
 
 def test_an_error_that_pickle_cannot_read_back_is_told_all_the_same() -> None:
@@ -172,7 +156,7 @@ def is_running(process: int) -> bool:
     return True
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_processes_end_with_the_one_that_started_them(by: signal.Signals, tmp_path: Path) -> None:
     # What a script starts in the background ignores SIGINT, and so do its children.
     handling = signal.signal(signal.SIGINT, signal.default_int_handler if by == signal.SIGINT else signal.SIG_IGN)
@@ -195,11 +179,8 @@ def test_processes_end_with_the_one_that_started_them(by: signal.Signals, tmp_pa
     assert not any(map(is_running, processes))
 
 
-def test_a_single_value_of_each_channel_is_refused_as_in_one_process(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected more than one value of each channel"):
-        in_processes(2, shares_of_batches.normalise_one_value, tmp_path)
-
-
-def test_processes_that_do_not_see_the_same_checkpoint_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"goes on after epoch [04] and others do not; expected a disk that all"):
-        in_processes(2, shares_of_batches.resume_apart, tmp_path)
+def test_what_a_group_refuses_is_told_by_all_of_it(tmp_path: Path) -> None:
+    for told in of_processes(2, shares_of_batches.refused, tmp_path):
+        assert told["another size"] == "training.processes: 3, in a group of 2; expected the same"
+        assert told["a single value"].startswith("expected more than one value of each channel")
+        assert re.search("goes on after epoch [04] and others do not; expected a disk that all", told["two disks"])

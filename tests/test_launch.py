@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ltnb import launch
 from ltnb.data.prepare import load as load_dataset
 from ltnb.inputs import main as prepare
-from ltnb.params import load
+from ltnb.params import ParamsError, load
 from ltnb.runs import read
 from ltnb.training import train
 from ltnb.workspace import Workspace
@@ -19,6 +20,7 @@ datasets:
   digits: {source: digits, imbalance: 10, largest: 20}
 methods:
   bcl: {system: bcl}
+  ce: {system: ce}
 seeds: [0]
 training: {epochs: 2, warmup_epochs: 0, processes: 2}
 """
@@ -55,7 +57,9 @@ def test_torchrun_trains_what_the_pipeline_would(project: Path) -> None:
     assert not place.checkpoint("digits", "bcl", 0).exists()
 
 
-def test_other_processes_than_the_parameters_say_are_refused(project: Path) -> None:
-    done = torchrun(project, 1, "digits", "bcl", "0")
-    assert done.returncode != 0
-    assert "training.processes: 2, in a group of 1; expected the same" in done.stderr
+@pytest.mark.usefixtures("project")
+def test_without_torchrun_it_is_one_run_in_as_many_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    launch.main(["digits", "ce", "0"])
+    assert "accuracy" in capsys.readouterr().out
+    with pytest.raises(ParamsError, match=r"methods.c is not in params.yaml"):
+        launch.main(["digits", "c", "0"])

@@ -208,7 +208,7 @@ def test_an_excess_needs_a_simplex_and_normalised_features() -> None:
 def test_features_at_their_prototypes_have_no_excess() -> None:
     run = made("anchored-cosine")
     at_prototypes = 7 * run.embeddings["classifier_weight"][CLEAN]
-    found = values_of(replace(run, embeddings=run.embeddings | {"train_features": at_prototypes}))
+    found = values_of(replace(run, embeddings=dict(run.embeddings) | {"train_features": at_prototypes}))
     assert found["risk_excess"] == pytest.approx(0, abs=1e-12)
     assert found["train_cosine_clean"] == pytest.approx(1)
     assert found["risk_given_train"] > found["risk_clean_train"]

@@ -23,14 +23,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return replace(
         made,
         params=made.params | {"method": {"temperature": 0.1}},
-        embeddings=made.embeddings | {"prototypes": prototypes.numpy()},
+        embeddings=dict(made.embeddings) | {"prototypes": prototypes.numpy()},
     )
 
 
 def test_at_the_simplex_loss_and_bounds_are_one(run: Run) -> None:
     prototypes = run.embeddings["prototypes"]
     collapsed = {"train_projections": prototypes[run.embeddings["train_labels"]]}
-    table = contrast_and_bounds(replace(run, embeddings=run.embeddings | collapsed))
+    table = contrast_and_bounds(replace(run, embeddings=dict(run.embeddings) | collapsed))
     assert list(table["anchors"]) == ["by sample", "by class"]
     expected = lower_bound(1, NUM_CLASSES, 0.1)
     np.testing.assert_allclose(table[["loss", "theorem_2", "theorem_3"]], expected, rtol=1e-6)

@@ -31,7 +31,9 @@ def noisy(run: runs.Run) -> runs.Run:
 
 def with_labels(run: runs.Run, labels: np.ndarray) -> runs.Run:
     noise = {"label_counts": np.bincount(labels, minlength=NUM_CLASSES).tolist()}
-    return replace(run, params=run.params | {"noise": noise}, embeddings=run.embeddings | {"train_labels": labels})
+    return replace(
+        run, params=run.params | {"noise": noise}, embeddings=dict(run.embeddings) | {"train_labels": labels}
+    )
 
 
 def angle(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -43,7 +45,7 @@ def quantile(angles: list[float]) -> float:
 
 
 def test_projections_are_unit_rows_of_a_moment(run: runs.Run) -> None:
-    late = run.embeddings | {
+    late = dict(run.embeddings) | {
         f"{split}_projections_epoch_{epoch}": 3 * run.embeddings[f"{split}_projections"][::-1]
         for split in ("train", "test")
         for epoch in (30, 5)
@@ -133,7 +135,7 @@ def test_the_nearest_row_names_the_class() -> None:
 
 def test_a_neighbourhood_is_that_of_the_nearest_head(run: runs.Run) -> None:
     arrays = {f"{split}_projections_epoch_30": run.embeddings[f"{split}_projections"] for split in ("train", "test")}
-    kept = replace(run, embeddings=run.embeddings | arrays)
+    kept = replace(run, embeddings=dict(run.embeddings) | arrays)
     tail, generator = 7, torch.Generator().manual_seed(0)
     found = trained_supports.neighbourhood(kept, 30, tail, SETTINGS, generator)
     made = trained_supports.supports(*trained_supports.projections(run, "train"), CLASS_COUNTS, SETTINGS)
@@ -201,7 +203,7 @@ def test_few_are_those_of_few_images(noisy: runs.Run) -> None:
 
 def test_a_class_that_swelled_to_a_head_is_not_its_own_nearest(noisy: runs.Run) -> None:
     arrays = {f"{split}_projections_epoch_5": noisy.embeddings[f"{split}_projections"] for split in ("train", "test")}
-    kept = replace(noisy, embeddings=noisy.embeddings | arrays)
+    kept = replace(noisy, embeddings=dict(noisy.embeddings) | arrays)
     centres = trained_supports.neighbourhood(kept, 5, 7, SETTINGS, torch.Generator()).head
     assert centres in (0, 1, 2, 3)
     of_8 = trained_supports.neighbourhood(kept, 5, 8, SETTINGS, torch.Generator()).head
@@ -213,7 +215,7 @@ def test_a_class_without_a_label_is_named(run: runs.Run) -> None:
     labels[labels == 9] = 0
     lost = with_labels(run, labels)
     arrays = {f"{split}_projections_epoch_5": run.embeddings[f"{split}_projections"] for split in ("train", "test")}
-    lost = replace(lost, embeddings=lost.embeddings | arrays)
+    lost = replace(lost, embeddings=dict(lost.embeddings) | arrays)
     for called in (
         lambda: trained_supports.radii(lost, SETTINGS),
         lambda: trained_supports.overlaps(lost, SETTINGS),

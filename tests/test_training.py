@@ -233,12 +233,12 @@ def test_cuda_that_is_not_there(dataset: Dataset, tmp_path: Path) -> None:
 
 @pytest.fixture
 def _torch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for kind, name in ((torch.backends.cudnn, "benchmark"), (torch.backends.cudnn, "allow_tf32")):
-        monkeypatch.setattr(kind, name, getattr(kind, name))
-    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", torch.backends.cuda.matmul.allow_tf32)
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     yield
     torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
 
 
 @pytest.mark.usefixtures("_torch_as_it_was")
