@@ -436,9 +436,9 @@ def train(way: Way, device: torch.device, size: Size) -> Training:
         wait(device)
         start = time.perf_counter()
         total = torch.zeros((), device=device)
-        batches = torch.randperm(len(labels), generator=order).tensor_split(math.ceil(len(labels) / size.batch))
-        for batch in batches:
-            chosen = batch.to(device)
+        shuffled = torch.randperm(len(labels), generator=order).to(device)  # at once, as in training
+        batches = shuffled.tensor_split(math.ceil(len(labels) / size.batch))
+        for chosen in batches:
             of_batch = images[chosen], labels[chosen]
             drawn = [draw(*of_batch, view, own, num_classes=len(counts))[0] for view in BCL_VIEWS]
             views = [normalise(view, MEAN, STD) for view in drawn]

@@ -9,6 +9,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from ltnb.methods import BCL
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
