@@ -23,7 +23,7 @@ repro: .venv/installed
 	@echo 'The report: report/index.html'
 
 test: .venv/installed
-	OMP_NUM_THREADS=1 $(bin)/pytest --nbval --nbval-current-env tests notebooks
+	OMP_NUM_THREADS=1 $(bin)/pytest -n auto --maxprocesses 4 --dist loadfile --nbval --nbval-current-env tests notebooks
 
 lab: .venv/installed
 	$(bin)/jupyter lab --KernelManager.transport_encryption=required $(LAB)

@@ -199,7 +199,9 @@ def value_and_gap_of(loss, counts, dim, seed, **settings):
         (softmax_loss, {"radius": 2.0, "features": "average", "classifier": geometry.regular_simplex(3, 4)}),
         ("bce_joint", {"radius": 2.0}),
     ],
-    ids=str,
+    ids=lambda value: (
+        value.__name__ if callable(value) else str(list(value)) if isinstance(value, dict) else str(value)
+    ),
 )
 def test_the_gap_bounds_the_minimum_from_anywhere(loss, settings, seed):
     counts = [6, 3, 2]
