@@ -1,10 +1,14 @@
 """Batch normalisation over the whole batch, whichever processes have its images."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ltnb.distributed import num_processes, sum_over_processes
+from ltnb.distributed import joined, num_processes, sum_over_processes
 
 
 class JointBatchNorm(_BatchNorm):
@@ -12,7 +16,8 @@ class JointBatchNorm(_BatchNorm):
 
     In a single process it is torch's batch normalisation, ``nn.BatchNorm1d`` or ``nn.BatchNorm2d``. Torch's own
     ``nn.SyncBatchNorm`` does the same on accelerators and nothing on a CPU. Shares may differ in size, and be empty;
-    the running σ² is the unbiased one of the whole batch.
+    the running σ² is the unbiased one of the whole batch. A batch of a single value of each channel is refused, as by
+    torch.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -20,32 +25,15 @@ class JointBatchNorm(_BatchNorm):
             raise ValueError(f"expected rows (N, C) or maps (N, C, H, W), got shape {tuple(input.shape)}")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise (N, C) or (N, C, H, W), this process's share of the batch.
-
-        Raises:
-            ValueError: another shape; in training, a single value of each channel in the whole batch.
-        """
+        """Normalise (N, C) or (N, C, H, W), this process's share of the batch."""
         normalised: Tensor
         if num_processes() == 1 or not self.training:
             normalised = super().forward(x)
             return normalised
         self._check_input_dim(x)
-        over = [axis for axis in range(x.ndim) if axis != 1]
-        column = (1, -1, *[1] * (x.ndim - 2))
-        with torch.autocast(x.device.type, enabled=False):
-            values = x.to(torch.promote_types(x.dtype, torch.float32))
-            own = x.numel() // x.shape[1]
-            own_size = values.new_full((1,), own)  # a tensor of a list would be copied to the device
-            *sums, size = sum_over_processes(torch.cat([values.sum(over), own_size])).split([x.shape[1], 1])
-            if own <= 1 and size.item() <= 1:  # asked of the device only where it can be
-                raise ValueError("expected more than one value of each channel in the batch, as torch does")
-            mean = sums[0] / size
-            centred = values - mean.view(column)
-            variance = sum_over_processes(centred.square().sum(over)) / size
-            factor = torch.rsqrt(variance + self.eps)
-            self._follow(mean.detach(), variance.detach() * (size / (size - 1)))
-            normalised = centred * (factor * self.weight).view(column) + self.bias.view(column)
-            return normalised.to(x.dtype)
+        normalised, mean, variance, size = _Normalise.apply(x, self.weight, self.bias, self.eps)
+        self._follow(mean, variance * (size / (size - 1)))
+        return normalised
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor) -> None:
@@ -56,6 +44,51 @@ class JointBatchNorm(_BatchNorm):
         self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
         self.running_var.lerp_(variance.to(self.running_var.dtype), self.momentum)
         self.num_batches_tracked.add_(1)
+
+
+class _Normalise(torch.autograd.Function):
+    """Torch's own kernels on this process's share, with one message of each channel's numbers in each direction."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        mean, variance, size = _statistics(x, weight.dtype)
+        ctx.save_for_backward(x, weight, mean, variance, size)
+        ctx.eps = eps
+        ctx.mark_non_differentiable(mean, variance, size)
+        return F.batch_norm(x, mean, variance, weight, bias, training=False, eps=eps), mean, variance, size
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        x, weight, mean, variance, size = ctx.saved_tensors
+        scale = torch.rsqrt(variance + ctx.eps)
+        if len(x) > 0:  # with μ and σ² as constants
+            x_grad, weight_grad, bias_grad = torch.ops.aten.native_batch_norm_backward(
+                grad, x, weight, mean, variance, mean, scale, False, ctx.eps, [True, True, True]
+            )
+        else:
+            x_grad, weight_grad, bias_grad = torch.zeros_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
+        # … and by way of them: −γ/√(σ² + ε) (Σ g + x̂ Σ g x̂)/n, the sums over all processes.
+        shares = sum_over_processes(torch.stack([weight_grad, bias_grad])) * (-weight * scale / size)
+        x_grad += F.batch_norm(x, mean, variance, shares[0].contiguous(), shares[1].contiguous(), eps=ctx.eps)
+        return x_grad, weight_grad, bias_grad, None
+
+
+def _statistics(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Return μ (C,), σ² (C,) and n (1,) of the whole batch, from those of each process's share: nothing cancels."""
+    own_size = x.numel() // x.shape[1]
+    if own_size > 0:
+        own_mean, own_variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+    else:
+        own_mean = own_variance = x.new_zeros(x.shape[1], dtype=dtype)
+    size = own_mean.new_full((1,), own_size, dtype=dtype)  # a tensor of a list would be copied to the device
+    (of_processes,) = joined([torch.cat([size, own_mean.to(dtype), own_variance.to(dtype)])[None]], num_processes())
+    sizes, means, variances = torch.split(of_processes, [1, x.shape[1], x.shape[1]], dim=1)
+    size = sizes.sum(dim=0)
+    if own_size <= 1 and size.item() <= 1:  # asked of the device only where it can be
+        raise ValueError("expected more than one value of each channel in the batch, as torch does")
+    mean = (sizes * means).sum(dim=0) / size
+    return mean, (sizes * (variances + (means - mean).square())).sum(dim=0) / size, size
 
 
 def join_batch_norms(network: nn.Module) -> None:
