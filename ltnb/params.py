@@ -102,6 +102,8 @@ class TrainingSettings(BaseModel):
             raise ValueError(
                 f"decay: {self.decay:g} has no effect while schedule is 'cosine'; expected 'steps' or 'exponential'"
             )
+        if self.schedule == "exponential" and "decay" not in self.model_fields_set:
+            raise ValueError("decay: is missing; expected what the learning rate is multiplied by after every epoch")
         if self.schedule == "steps":
             rising = sorted({self.warmup_epochs, *self.decay_epochs, self.epochs})
             if not self.decay_epochs or rising != [self.warmup_epochs, *self.decay_epochs, self.epochs]:

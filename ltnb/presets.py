@@ -105,7 +105,7 @@ def _trained(settings: RunSettings, folder: Path, project: Path) -> Run:
         fingerprints = {"code": code_fingerprint(), "data": data.fingerprint}
         if {**settings.model_dump(mode="json"), "fingerprints": fingerprints}.items() <= earlier.params.items():
             return earlier
-    return train(settings, data, folder)
+    return train(settings, data, folder, folder.with_suffix(".pt"))
 
 
 def _chosen(wanted: Sequence[Entry] | None, known: Iterable[Entry], kind: str, name: str) -> list[Entry]:

@@ -5,7 +5,8 @@ A run's folder, ``runs/<dataset>/<method>/seed-<n>/``, holds
 - ``params.json``: resolved settings, class counts, encoder, device, versions, fingerprints of data and code;
 - ``metrics.json``: flat, accuracies in [0, 1]; a group without classes is absent;
 - ``history.csv``: a row an epoch;
-- ``embeddings.npz``: features, projections and logits of training and test images, classifier, prototypes;
+- ``embeddings.npz``: features and projections of training and test images, logits of the test images, classifier,
+  prototypes;
 - ``model.safetensors``: the weights;
 - ``notebook.ipynb``: the notebook that ran, where a notebook did.
 

@@ -201,9 +201,10 @@ def test_a_cross_of_two_systems_is_a_row(file: Path) -> None:
         ),
         (
             "{epochs: 10}",
-            "{schedule: exponential, decay_epochs: [20]}",
+            "{schedule: exponential, decay: 0.9, decay_epochs: [20]}",
             "7: training: decay_epochs: [20] has no effect while schedule is 'exponential'; expected schedule to be",
         ),
+        ("{epochs: 10}", "{schedule: exponential}", "7: training: decay: is missing; expected what the learning rate"),
         *(
             (
                 "{epochs: 10}",

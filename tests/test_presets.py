@@ -48,6 +48,22 @@ def test_a_run_that_is_there_is_not_run_again(place: Workspace) -> None:
     assert changed.params["training"]["learning_rate"] == 0.01
 
 
+def test_a_killed_run_goes_on(
+    place: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    preset = presets.load("digits-pal", place.project)
+    often = preset.training.model_copy(update={"learning_rate": 0.01, "checkpoint_every": 1})
+    other = preset.model_copy(update={"training": often})
+    with monkeypatch.context() as patch:
+        patch.setattr("ltnb.runs.write", lambda *_args, **_kwargs: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            presets.runs(place, "digits-pal", other, ["ce"], [0])
+    capsys.readouterr()
+    presets.runs(place, "digits-pal", other, ["ce"], [0])
+    assert "going on after epoch" in capsys.readouterr().err
+    assert not list((place.folder / "build").rglob("*.pt"))
+
+
 def test_by_hand_the_pipelines_run_is_taken(place: Workspace) -> None:
     (place.folder / "build").rename(place.project / "build")
     (taken,) = presets.runs(place, "digits-pal", presets.load("digits-pal", place.project), ["ce"], [0])

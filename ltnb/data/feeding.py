@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -98,12 +97,11 @@ def workers_of_a_process() -> int:
 def _clean_processes() -> multiprocessing.context.BaseContext:
     """Processes forked from a server that has no threads: a fork beside threads inherits locks that nobody opens.
 
-    Each of them runs the main module again, as all that are not plainly forked do: what that imports, the server has
-    imported before. (So a script by itself needs `if __name__ == "__main__"`.)
+    Each of them runs the main module again, as all that are not plainly forked do: what those of this package import,
+    the server has imported before. (So a script by itself needs `if __name__ == "__main__"`.)
     """
     context = multiprocessing.get_context("forkserver")
-    main = getattr(sys.modules["__main__"], "__spec__", None)
-    context.set_forkserver_preload([__name__] if main is None else [__name__, main.name])
+    context.set_forkserver_preload([__name__, "ltnb.training"])  # the main module itself would be run twice
     return context
 
 
