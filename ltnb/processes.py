@@ -68,17 +68,21 @@ def end_with_parent() -> None:
 
 def _wait_for_the_end(processes: Sequence[BaseProcess], folder: Path) -> None:
     """Return when all have ended well; raise what the first one met that has not."""
-    while running := [process.sentinel for process in processes if process.exitcode is None]:
-        wait(running)
-        for number, process in enumerate(processes):  # before an error for want of an answer from it
-            if process.exitcode is not None and process.exitcode < 0:
-                name = signal.Signals(-process.exitcode).name
+    running = list(processes)
+    while running:
+        wait([process.sentinel for process in running])
+        # Asked once, so that no process ends between what is decided by it and what is waited for next.
+        codes = [process.exitcode for process in processes]
+        for number, code in enumerate(codes):  # before an error for want of an answer from it
+            if code is not None and code < 0:
+                name = signal.Signals(-code).name
                 raise ChildProcessError(f"process {number} of {len(processes)} was ended by {name}")
-        if any(process.exitcode for process in processes):
+        if any(codes):
             # The first one failed; those after it, for want of an answer from it.
             first = min(folder.glob("error-*"), key=lambda file: file.stat().st_mtime_ns)
             told, where = pickle.loads(first.read_bytes())
             raise pickle.loads(told) from ChildProcessError(where)
+        running = [process for process, code in zip(processes, codes, strict=True) if code is None]
 
 
 def _process(

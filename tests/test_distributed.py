@@ -1,6 +1,7 @@
 """Several processes on the CPU do what one does with the joined batch, to the precision of float64."""
 
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from stateful_methods import STATEFUL
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from ltnb import training
+from ltnb import processes, training
 from ltnb.distributed import num_processes, own_rows
 from ltnb.processes import in_processes
 from ltnb.runs import read
@@ -146,6 +147,22 @@ def test_an_error_that_pickle_cannot_read_back_is_told_all_the_same() -> None:
 def test_a_process_that_a_signal_ends_is_named_and_stops_the_others() -> None:
     with pytest.raises(ChildProcessError, match=r"^process 1 of 2 was ended by SIGKILL$"):
         in_processes(2, shares_of_batches.end_the_last_by_a_signal)
+
+
+def test_an_error_of_a_process_that_has_long_ended_is_told(tmp_path: Path) -> None:
+    class Ended:
+        """A process that ended between its start and the first look at it."""
+
+        exitcode = 1
+
+        def __init__(self) -> None:
+            self.sentinel, other = os.pipe()
+            os.close(other)  # so that it can be read from, as of a process that has ended
+
+    told = pickle.dumps(ValueError("as it was"))
+    (tmp_path / "error-0").write_bytes(pickle.dumps((told, "where")))
+    with pytest.raises(ValueError, match=r"^as it was$"):
+        processes._wait_for_the_end([Ended()], tmp_path)  # type: ignore[list-item]
 
 
 def is_running(process: int) -> bool:
