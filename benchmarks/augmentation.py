@@ -13,7 +13,6 @@ comparison is that per busy core: images per second of processor time, of the wo
 """
 
 import argparse
-import platform
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 import PIL
 import torch
 import torchvision
+from hardware import processor
 from PIL import Image, ImageFilter
 from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
@@ -171,14 +171,6 @@ def best(ways: Iterable[Callable[[], Speed]], rounds: int) -> list[Speed]:
             if round_ > 0:
                 speeds[i] = speeds[i].better(measured)
     return speeds
-
-
-def processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def main() -> None:

@@ -8,13 +8,13 @@ tensors made on the way hold together, gradients included, inputs not; "buffer" 
 """
 
 import argparse
-import platform
 import time
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from allocations import peak_bytes
+from hardware import processor
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -60,14 +60,6 @@ def forward_backward(
     value = loss(z, y, prototypes)
     gradients = torch.autograd.grad(value, (z, prototypes))
     return time.perf_counter() - start, (value.detach(), *gradients)
-
-
-def processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def main() -> None:

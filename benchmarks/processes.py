@@ -19,8 +19,9 @@ import time
 from pathlib import Path
 
 import torch
+from hardware import processor
 from torch import Generator
-from training_step import at_random, on_photographs, processor
+from training_step import at_random, on_photographs
 
 from ltnb import params
 from ltnb.distributed import average_gradients, num_processes, own_rows, process_number, wait_for_all

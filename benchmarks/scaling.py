@@ -19,7 +19,6 @@ refresh on the default digits against the network's measured forward and backwar
 
 import argparse
 import math
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from unittest import mock
 
 import torch
 from allocations import peak_bytes
+from hardware import processor
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
@@ -251,14 +251,6 @@ def report_sampler(num_samples: int, num_classes: int) -> None:
     number = min(num_classes, 2000)
     seconds = fastest(lambda: geometry.uniform_targets(number, FEATURE_DIM, generator=one, steps=1), rounds=1)
     print(f"TSC's search for {number:,} targets in {FEATURE_DIM} dimensions: {seconds:.2f} s a step of 1,000")
-
-
-def processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def main() -> None:

@@ -21,13 +21,13 @@ CIFAR: "auto", and "sim-flip" for all but the first.
 
 import argparse
 import math
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from hardware import processor
 from torch import Generator, Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -171,14 +171,6 @@ def operations(function: Callable[[], None]) -> int:
     with FlopCounterMode(display=False) as counter:
         function()
     return counter.get_total_flops()
-
-
-def processor() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def main() -> None:

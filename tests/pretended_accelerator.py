@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 import ltnb
-from ltnb.data import augmentation, auto_augment, rand_augment
+from ltnb.data import auto_augment, constants
 
 #: Of all devices without a driver, the one through which torch passes gradients.
 DEVICE = torch.device("meta")
@@ -148,7 +148,7 @@ def accelerator() -> Iterator[Accelerator]:
 
         patch.setattr(torch, "autocast", autocast)
         yield mode
-    for kept in (augmentation._held, auto_augment._table, rand_augment._changes):
+    for kept in (constants.held, auto_augment._table):
         kept.cache_clear()
 
 

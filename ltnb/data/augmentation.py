@@ -11,7 +11,6 @@ left to right.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from torch import Tensor
 from ltnb.data.auto_augment import auto_augment
 from ltnb.data.blurring import random_blur
 from ltnb.data.checks import check_uint8
+from ltnb.data.constants import held
 from ltnb.data.cropping import centre_crop, random_crop, random_resized_crop
 from ltnb.data.cutout import random_cutout
 from ltnb.data.draws import Draws, ShareOfDraws, joint_size
@@ -228,10 +228,4 @@ def normalise(images: Tensor, mean: Tensor | Sequence[float], std: Tensor | Sequ
 def _channels(values: Tensor | Sequence[float], images: Tensor) -> Tensor:
     if isinstance(values, Tensor):
         return values.to(images).view(-1, 1, 1)
-    return _held(tuple(values), images.dtype, images.device)
-
-
-@cache
-def _held(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    # Kept for each device: copying them there makes the host wait.
-    return torch.tensor(values, dtype=dtype, device=device).view(-1, 1, 1)
+    return held(tuple(values), images.device, images.dtype).view(-1, 1, 1)

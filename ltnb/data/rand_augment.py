@@ -5,12 +5,11 @@ largest, as in TrivialAugment (Müller & Hutter, 2021), and no operation solaris
 the strokes of a digit inside out and its empty ground bright.
 """
 
-from functools import cache
-
 import torch
 from torch import Tensor
 
 from ltnb.data.checks import check_grey_or_rgb
+from ltnb.data.constants import held
 from ltnb.data.draws import Draws, rand, randint
 from ltnb.data.operations import MOVES, moving, operate
 
@@ -72,7 +71,7 @@ def rand_augment(images: Tensor, generator: Draws) -> Tensor:
     check_grey_or_rgb(images)
     operation = randint(len(OPERATIONS), (len(images),), generator=generator, device=images.device)
     strength = 2 * rand(len(images), generator=generator, device=images.device) - 1
-    change = strength * _changes(tuple(OPERATIONS.values()), images.device)[operation]
+    change = strength * held(tuple(OPERATIONS.values()), images.device)[operation]
     return operate(images, operation, change, tuple(OPERATIONS), MOVE)
 
 
@@ -97,8 +96,8 @@ def strong_rand_augment(images: Tensor, generator: Draws) -> Tensor:
     check_grey_or_rgb(images)
     operation = randint(len(STRONG_OPERATIONS), (len(images), 2), generator=generator, device=images.device)
     uniform = rand(len(images), 2, 2, generator=generator, device=images.device)
-    change = _changes(tuple(STRONG_OPERATIONS.values()), images.device)[operation]
-    opposite = _changes(
+    change = held(tuple(STRONG_OPERATIONS.values()), images.device)[operation]
+    opposite = held(
         tuple(-largest if name in MOVES else largest for name, largest in STRONG_OPERATIONS.items()), images.device
     )[operation]
     drawn = torch.where(uniform[:, 0] < 0.5, operation, 0)
@@ -106,9 +105,3 @@ def strong_rand_augment(images: Tensor, generator: Draws) -> Tensor:
     for turn in range(2):
         images = operate(images, drawn[:, turn], signed[:, turn], tuple(STRONG_OPERATIONS), STRONG_MOVE)
     return images
-
-
-@cache
-def _changes(values: tuple[float, ...], device: torch.device) -> Tensor:
-    # Kept for each device: copying them there makes the host wait.
-    return torch.tensor(values, device=device)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ltnb.losses.labels import class_numbers
+from ltnb.losses.labels import class_numbers, class_sizes
 
 
 def valid_anchors(y: Tensor, *, prototypes: bool = False, key_labels: Tensor | None = None) -> Tensor:
@@ -23,8 +23,7 @@ def valid_anchors(y: Tensor, *, prototypes: bool = False, key_labels: Tensor | N
     if prototypes:
         return torch.ones_like(y, dtype=torch.bool)
     classes = class_numbers(y if key_labels is None else torch.cat([y, key_labels]))
-    sizes = torch.zeros_like(classes).index_add(0, classes, torch.ones_like(classes))
-    return sizes[classes[: len(y)]] > 1
+    return class_sizes(classes, len(classes))[classes[: len(y)]] > 1
 
 
 def weight_by_class(losses: Tensor, valid: Tensor, class_sizes: Tensor) -> Tensor:

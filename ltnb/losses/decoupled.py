@@ -11,7 +11,7 @@ from ltnb.losses.checks import (
     check_reduction,
     check_unit_rows,
 )
-from ltnb.losses.labels import class_numbers
+from ltnb.losses.labels import class_numbers, class_totals
 from ltnb.losses.partition import log_partition
 
 
@@ -66,8 +66,7 @@ def decoupled_contrastive(
         z = z.to(dtype)
         other_view = z.roll(len(z) // 2, dims=0)
         classes = class_numbers(y)
-        class_sizes = z.new_zeros(len(z)).index_add(0, classes, z.new_ones(len(z)))
-        class_sums = torch.zeros_like(z).index_add(0, classes, z)
+        class_sums, class_sizes = class_totals(z, classes, len(z))
         num_others = class_sizes[classes] - 2
         others_sum = class_sums.index_select(0, classes) - z - other_view
         own_logit = torch.linalg.vecdot(z, other_view) / temperature

@@ -67,3 +67,13 @@ def class_numbers(y: Tensor) -> Tensor:
     begins = torch.zeros_like(order)
     begins[1:] = in_order[1:] != in_order[:-1]
     return torch.empty_like(order).scatter(0, order, begins.cumsum(0))
+
+
+def class_totals(rows: Tensor, classes: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """(K, d) sums of ``rows`` (N, d) over each class, and (K,) how many they are, in the dtype of ``rows``.
+
+    With gradient of the sums. They give every sample the sum over its class without an (N, N) mask, a product with
+    which costs as much as all similarities.
+    """
+    sums = rows.new_zeros(num_classes, rows.shape[1]).index_add(0, classes, rows)
+    return sums, rows.new_zeros(num_classes).index_add(0, classes, rows.new_ones(len(rows)))

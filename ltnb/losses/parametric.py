@@ -15,6 +15,7 @@ from ltnb.losses.checks import (
     check_reduction,
 )
 from ltnb.losses.k_positive import check_queries_and_keys
+from ltnb.losses.labels import class_totals
 from ltnb.losses.partition import log_partition
 from ltnb.losses.softmax import own_class
 
@@ -89,8 +90,7 @@ def parametric_contrastive(
         centre_logits = scores.to(dtype) + (counts / counts.sum()).log().to(scores.device, dtype)
 
         samples, classes = torch.cat([z, keys]), torch.cat([y, key_labels]).long()
-        class_sums = z.new_zeros(len(counts), z.shape[1]).index_add(0, classes, samples)
-        class_sizes = z.new_zeros(len(counts)).index_add(0, classes, z.new_ones(len(samples)))
+        class_sums, class_sizes = class_totals(samples, classes, len(counts))
         positive_sum = class_sums.index_select(0, y.long()) - z
         num_samples = class_sizes[y.long()] - 1
         sample_logit = torch.linalg.vecdot(z, positive_sum) / temperature

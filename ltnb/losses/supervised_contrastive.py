@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ltnb.losses.anchors import reduce_anchors
 from ltnb.losses.checks import check_class_indices, check_positive, check_reduction, check_unit_rows
-from ltnb.losses.labels import class_numbers
+from ltnb.losses.labels import class_numbers, class_totals
 from ltnb.losses.partition import log_partition
 
 
@@ -65,10 +65,8 @@ def supervised_contrastive(
         all_keys, all_labels = z, y
         if keys is not None and key_labels is not None:
             all_keys, all_labels = torch.cat([z, keys.to(dtype)]), torch.cat([y, key_labels])
-        # Sums over classes and not products with an (N, M) mask, which would cost as much as the similarities.
         classes = class_numbers(all_labels)
-        class_sums = torch.zeros_like(all_keys).index_add(0, classes, all_keys)
-        class_sizes = z.new_zeros(len(all_keys)).index_add(0, classes, z.new_ones(len(all_keys)))
+        class_sums, class_sizes = class_totals(all_keys, classes, len(all_keys))
         classes = classes[: len(z)]
         num_positives = class_sizes[classes] - 1
         positive_sum = class_sums.index_select(0, classes) - z

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ltnb.losses.labels import check_labels, class_numbers, has_seen_class, positive_classes
+from ltnb.losses.labels import check_labels, class_numbers, class_totals, has_seen_class, positive_classes
 
 SOFT = torch.tensor([[0.25, 0.75, 0], [0, 0, 1]])
 
@@ -51,3 +51,14 @@ def test_equal_labels_have_equal_numbers_below_the_number_of_samples(y):
     numbers = class_numbers(torch.tensor(y, dtype=torch.int64))
     assert numbers.tolist() == [sorted(set(y)).index(label) for label in y]
     assert class_numbers(torch.tensor(y, dtype=torch.int32)).equal(numbers)
+
+
+def test_totals_of_classes_by_loops_with_their_gradient():
+    rows = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    classes = torch.tensor([2, 0, 2, 2, 3])
+    sums, sizes = class_totals(rows, classes, 5)
+    assert sizes.tolist() == [1, 0, 3, 1, 0]
+    for k in range(5):
+        expected = sum((rows[i] for i in range(5) if classes[i] == k), torch.zeros(3, dtype=torch.float64))
+        torch.testing.assert_close(sums[k], expected)
+    assert torch.autograd.gradcheck(lambda rows: class_totals(rows, classes, 5)[0], rows)
